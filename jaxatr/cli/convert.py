@@ -182,8 +182,6 @@ def _export(arguments: Sequence[str]) -> None:
         reporting.check_evaluations(workdirs)
     if values.container:
         container.check_container(out.parent)
-        if given["channels"] is None and given["takes"] == "images":
-            given["channels"] = container.channels_of(workdir)
     inputs.say(f"exporting {workdir}")
     model = export_run(workdir, out, **given)
     sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}

@@ -6,7 +6,6 @@ import http.client
 import importlib
 import io
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -121,23 +120,6 @@ def test_colours_become_gray_as_in_the_package(trained_run, asked, server, folde
     floats = np.float32([[[0.5, 1, 2]]])
     model._type, model._shape = "float32", (1, 1, 1)
     assert model._fitting(floats).item() == pytest.approx(0.9645)  # .1495 + .587 + .228
-
-
-def test_gray_and_colour_are_resized_as_in_the_package(trained_run, server, flags_of, tmp_path):
-    workdir = shutil.copytree(trained_run, tmp_path / "run")
-    config = json.loads((workdir / "config.json").read_text())
-    config["data"]["size"] = 24  # the side of its chips
-    del config["digest"]
-    (workdir / "config.json").write_text(json.dumps(config))
-    arguments = ["export", f"--workdir={workdir}", f"--out={tmp_path / 'a.onnx'}", "--score=cbc"]
-    convert.main(flags_of(convert, *arguments, "--container"))
-    model = server.Model(str(tmp_path / "a.onnx"))
-    recogniser = Recogniser.load(workdir, score="cbc")
-    for channels in (1, 3):
-        image = np.random.default_rng(5).integers(0, 256, (61, 43, channels), np.uint8)
-        np.save(file := io.BytesIO(), image)
-        wanted = recogniser.predict(image).score
-        assert model(file.getvalue())["score"] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatch):

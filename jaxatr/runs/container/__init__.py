@@ -9,8 +9,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from jaxatr import files, training
-from jaxatr.data import Intake
+from jaxatr import files
 
 MARK = "# Written by `jaxatr convert export`."
 """The first line of every written file."""
@@ -30,16 +29,6 @@ def check_container(folder: str | os.PathLike) -> None:
         path = Path(folder) / name
         if path.is_file() and not path.read_text(encoding="utf-8").startswith(MARK):
             raise ValueError(f"{path} exists and was not written by an export: use another folder")
-
-
-def channels_of(workdir: str | os.PathLike) -> int | None:
-    """Returns the channels of the images that a container's model takes; None for the chips'.
-
-    Colours become gray after the resize, as in the package, so that both round alike. The model
-    therefore takes colours, for which the server repeats gray images.
-    """
-    chip = Intake.of_run(training.load_config(workdir), training.read_record(workdir)).chip
-    return 3 if chip.channels == 1 and chip.size and chip.choice is None else None
 
 
 def write_container(model: str | os.PathLike) -> list[Path]:
