@@ -261,18 +261,24 @@ def test_a_field_that_does_not_fit_is_refused(config, field, value, message):
         Detection(changed)
 
 
+def of_boxes(config, folder, rows):
+    """Returns a configuration of the scenes in a folder, whose boxes have these rows."""
+    (folder / "boxes.csv").write_text("path,x,y,width,height,label,part\n" + rows)
+    fields = {"data.name": "whole_scenes", "data.source": str(folder), "data.validation": 0.0}
+    fields |= {"open_set.split": "closed", "detection.outliers": ()}
+    changed = runs.training.with_fields(config, fields)
+    changed.data.options = {"boxes": str(folder / "boxes.csv")}
+    return changed
+
+
 def test_scenes_of_gray_and_colour_are_refused_or_converted(config, tmp_path):
-    rows = "path,x,y,width,height,label,part\n"
+    rows = ""
     for number, part in enumerate(("train", "train", "test")):
         pixels = np.full((70, 80), 90 + number, np.uint8)
         image = Image.fromarray(pixels).convert("RGB" if number == 1 else "L")
         image.save(tmp_path / f"{number}.png")
         rows += f"{number}.png,9,9,20,12,car,{part}\n"
-    (tmp_path / "boxes.csv").write_text(rows)
-    fields = {"data.name": "whole_scenes", "data.source": str(tmp_path), "data.validation": 0.0}
-    fields |= {"open_set.split": "closed", "detection.outliers": ()}
-    changed = runs.training.with_fields(config, fields)
-    changed.data.options = {"boxes": str(tmp_path / "boxes.csv")}
+    changed = of_boxes(config, tmp_path, rows)
     with pytest.raises(ValueError, match="whole_scenes have 1 and 3 channels; 1 makes all of them"):
         Detection(changed)
     changed.data.channels = 1
@@ -281,17 +287,13 @@ def test_scenes_of_gray_and_colour_are_refused_or_converted(config, tmp_path):
 
 def test_scenes_of_several_sizes_are_measured_in_the_tiles_of_detect(config, tmp_path, monkeypatch):
     """Scores depend on the padding, which was that of the largest scene in the evaluation only."""
-    rows = "path,x,y,width,height,label,part\n"
+    rows = ""
     for number, (size, part) in enumerate(
         [((64, 64), "train"), ((70, 80), "test"), ((200, 130), "test")]
     ):
         Image.fromarray(np.full(size, 90 + number, np.uint8)).save(tmp_path / f"{number}.png")
         rows += f"{number}.png,9,9,20,12,car,{part}\n"
-    (tmp_path / "boxes.csv").write_text(rows)
-    fields = {"data.name": "whole_scenes", "data.source": str(tmp_path), "data.validation": 0.0}
-    fields |= {"open_set.split": "closed", "detection.outliers": ()}
-    changed = runs.training.with_fields(config, fields)
-    changed.data.options = {"boxes": str(tmp_path / "boxes.csv")}
+    changed = of_boxes(config, tmp_path, rows)
     task, shapes = Detection(changed), []
 
     def search(variables, batches):

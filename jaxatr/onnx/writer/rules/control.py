@@ -20,7 +20,7 @@ from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant,
 def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     params, jaxpr = equation.params, equation.params["jaxpr"]
     consts, carried = _counts(equation, jaxpr)
-    backwards = int(params["reverse"])
+    backwards = int(params["reverse"])  # read also where there are no steps, as a rule must
     if is_static((params["length"],)) and not params["length"]:  # onnxruntime has no empty Scan
         stacked = equation.out_avals[carried:]
         nothing = [constant(np.zeros((), aval.dtype)) for aval in stacked]
