@@ -432,7 +432,12 @@ def test_tables_of_labels_and_folders_are_found_from_another_folder(
     monkeypatch.chdir(tmp_path)
     config.data.corrections, config.data.added = "mine.csv", "none.csv"
     config.data.data_dir = config.model.weights_dir = "made/later"
+    config.open_set.outliers, config.open_set.negatives = "mine.csv", "decoys"
+    config.open_set.outside = "near=mine.csv,far=simulated"
     full = run_training.lasting(config)
+    assert full.open_set.outliers == str(tmp_path / "mine.csv")
+    assert full.open_set.negatives == "decoys"
+    assert full.open_set.outside == f"near={tmp_path / 'mine.csv'},far=simulated"
     found = full.data
     assert (found.corrections, found.added) == (str(tmp_path / "mine.csv"), "none.csv")
     assert found.data_dir == full.model.weights_dir == str(tmp_path / "made/later")

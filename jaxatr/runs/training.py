@@ -22,7 +22,12 @@ from jaxatr.training import Task, task_class
 from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
-_PLACES = ("source", "added", "corrections")  # fields of config.data that name files
+# Fields that name a file or something else, such as a data set. All of them may change on resuming.
+_FILES = (
+    *(("data", name) for name in ("source", "added", "corrections")),
+    *(("open_set", name) for name in ("outliers", "negatives", "enrolled")),
+    ("distillation", "target"),
+)
 _FOLDERS = (("data", "data_dir"), ("model", "weights_dir"))
 
 
@@ -129,14 +134,22 @@ def lasting(full: Config) -> Config:
     """
     full = copy.deepcopy(full)
     full.open_set.split = splits.listed(full.open_set.split)
-    for name in _PLACES:
-        given = full.data.get(name)  # of 0.2, without the tables
-        if given and (path := Path(given).expanduser()).exists():
-            full.data[name] = str(path.absolute())
+    for group, name in _FILES:
+        if given := full.get(group, {}).get(name):  # of 0.2, without the tables
+            full[group][name] = _absolute(given)
+    if given := full.open_set.get("outside"):
+        pairs = (item.partition("=") for item in given.split(","))
+        full.open_set.outside = ",".join(f"{n}{sign}{_absolute(path)}" for n, sign, path in pairs)
     for group, name in _FOLDERS:
         if given := full.get(group, {}).get(name):
             full[group][name] = str(Path(given).expanduser().absolute())
     return full
+
+
+def _absolute(given: str) -> str:
+    """Returns the absolute path of a file that exists, and any other name unchanged."""
+    path = Path(given).expanduser()
+    return str(path.absolute()) if given and path.exists() else given
 
 
 def train_configured(
