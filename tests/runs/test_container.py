@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import gzip
 import http.client
 import importlib
 import io
@@ -145,6 +146,10 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     )
     assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404
     assert asked("POST", "/api/predict", image, **{"Content-Length": "\u00b2"})[0] == 411
+    packed = gzip.compress(image)
+    status, said = asked("POST", "/api/predict", packed, **{"Content-Encoding": "gzip"})
+    assert (status, said["error"]) == (415, "got a body in the coding gzip, wanted it as it is")
+    assert asked("POST", "/api/predict", image, **{"Content-Encoding": "Identity"})[0] == 200
     monkeypatch.setattr(server, "MOST_BYTES", 10)
     assert asked("POST", "/api/predict", image)[0] == 413
 

@@ -338,6 +338,9 @@ class Handler(BaseHTTPRequestHandler):
         if self._place != "/api/predict":
             self._refuse()
             return
+        if (coding := self.headers.get("Content-Encoding", "identity")).lower() != "identity":
+            self._send(415, {"error": f"got a body in the coding {coding}, wanted it as it is"})
+            return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             self._send(411, {"error": "the header Content-Length is missing"})
