@@ -206,13 +206,15 @@ class Console:
         """Returns the files of a request.
 
         Raises:
-          HTTPException: the body is neither a form nor an image, or has no file.
+          HTTPException: the body is neither a form nor an image, is compressed, or has no file.
         """
         kind = request.headers.get("content-type", "")
         plain = kind.partition(";")[0].strip().lower()
         is_form = plain == FORM
         if not is_form and not plain.startswith("image/") and plain != RAW[1]:
             raise HTTPException(415, f"got a body of {plain or 'no type'}, wanted a form, {FORM}")
+        if (coding := request.headers.get("content-encoding", "identity")).lower() != "identity":
+            raise HTTPException(415, f"got a body in the coding {coding}, wanted it as it is")
         body = await request.body()
         if is_form:
             try:

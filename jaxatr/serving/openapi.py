@@ -41,7 +41,7 @@ _PROBLEMS = {
     409: "A class is already being enrolled.",
     408: "The body did not arrive in time.",
     413: "The request is too large.",
-    415: "The body is neither a form nor an image.",
+    415: "The body is neither a form nor an image, or is compressed.",
     421: "The Host header is not a known name of the server.",
     422: "A parameter is invalid, or no image of the request can be used.",
     503: "The server is busy; Retry-After gives the seconds to wait before trying again.",

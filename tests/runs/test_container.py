@@ -2,10 +2,13 @@
 
 import concurrent.futures
 import contextlib
+import gzip
 import http.client
 import importlib
 import io
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -143,6 +146,10 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     )
     assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404
     assert asked("POST", "/api/predict", image, **{"Content-Length": "\u00b2"})[0] == 411
+    packed = gzip.compress(image)
+    status, said = asked("POST", "/api/predict", packed, **{"Content-Encoding": "gzip"})
+    assert (status, said["error"]) == (415, "got a body in the coding gzip, wanted it as it is")
+    assert asked("POST", "/api/predict", image, **{"Content-Encoding": "Identity"})[0] == 200
     monkeypatch.setattr(server, "MOST_BYTES", 10)
     assert asked("POST", "/api/predict", image)[0] == 413
 
@@ -346,3 +353,31 @@ def test_the_server_needs_nothing_of_the_package(folder):
     command = [sys.executable, "-c", "import server, sys; print('jaxatr' in sys.modules)"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("token", ["right", "gehéim"])
+def test_its_token_may_end_in_a_line_break_and_sigterm_waits_for_answers(chips, folder, token):
+    image = next((chips / "test").glob("*/000.png")).read_bytes()
+    environment = os.environ | {"PORT": "0", "JAXATR_TOKEN": f"{token}\n"}
+    command = [sys.executable, "server.py", "model.onnx"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().split()[-1])
+        begun, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=20) for _ in "12")
+        begun.putrequest("POST", "/api/predict")
+        begun.putheader("Authorization", f"Bearer {token}".encode())
+        begun.putheader("Content-Length", str(len(image)))
+        begun.endheaders(image[:-1])
+        other.request("GET", "/api/health")
+        assert other.getresponse().status == 200  # so that the first connection has its thread
+        process.send_signal(signal.SIGTERM)
+        wait(lambda: refused(port))
+        begun.send(image[-1:])
+        answer = begun.getresponse()
+        assert answer.status == 200 and "label" in json.loads(answer.read())
+        assert process.wait(timeout=20) == 0
+
+
+def refused(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0

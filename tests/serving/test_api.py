@@ -267,6 +267,7 @@ def test_the_wrong_type_is_reported(client, form):
         ("/api/predict", {"data": {"images": "text"}}, 415, "wanted a form"),
         ("/api/predict", {"json": {}}, 415, "application/json"),
         ("/api/predict", {"files": {}}, 415, "no type"),
+        ("/api/predict", {"headers": {"Content-Encoding": "gzip"}}, 415, "coding gzip"),
         ("/api/explain", {"files": 2}, 422, "got 2, wanted one"),
     ],
 )

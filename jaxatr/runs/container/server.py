@@ -6,7 +6,8 @@
 
 POST /api/predict with an image file as the body returns the prediction as JSON. Requests need the
 header "Authorization: Bearer TOKEN", except for GET /api/health. The token is $JAXATR_TOKEN; if it
-is not set, a random one is generated and printed. SIGTERM stops the server.
+is not set, a random one is generated and printed. SIGTERM stops the server, which answers the
+requests in progress.
 """
 
 import contextlib
@@ -174,6 +175,7 @@ class Server(ThreadingHTTPServer):
     """
 
     request_queue_size = MOST_CONNECTIONS
+    daemon_threads = False  # whose requests would end without an answer when the server stops
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]):
         """Listens on an address."""
@@ -336,6 +338,9 @@ class Handler(BaseHTTPRequestHandler):
         if self._place != "/api/predict":
             self._refuse()
             return
+        if (coding := self.headers.get("Content-Encoding", "identity")).lower() != "identity":
+            self._send(415, {"error": f"got a body in the coding {coding}, wanted it as it is"})
+            return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             self._send(411, {"error": "the header Content-Length is missing"})
@@ -373,7 +378,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _may(self) -> bool:
         scheme, _, given = self.headers.get("Authorization", "").partition(" ")
-        right = secrets.compare_digest(given.strip().encode(), self.token.encode())
+        right = secrets.compare_digest(given.strip().encode("latin-1"), self.token.encode())
         if scheme.lower() == "bearer" and right:
             return True
         self._send(401, {"error": "a token is required: Authorization: Bearer TOKEN"})
@@ -412,7 +417,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not Path(arguments[0]).is_file():
         print("error: wanted an ONNX file: python server.py model.onnx", file=sys.stderr)
         return 2
-    token = os.environ.get("JAXATR_TOKEN", "")
+    token = os.environ.get("JAXATR_TOKEN", "").strip()  # of a file that ends in a line break
     if not token:
         token = secrets.token_urlsafe(24)
         print(f"JAXATR_TOKEN is not set; generated the token {token}", flush=True)
