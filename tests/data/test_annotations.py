@@ -221,6 +221,12 @@ def test_a_list_of_a_part_may_have_names_with_spaces(scenes, tmp_path):
     assert (scene.path, scene.part) == ("a 1.png", "test")
 
 
+def test_a_backslash_of_a_table_separates_folders_only(scenes, tmp_path):
+    table = "path;x;y;width;height;label\n.\\a.png;10;20;6;4;T\\72\n"
+    (scene,) = read_annotations(scenes, written(tmp_path, "t.csv", table)).scenes
+    assert (scene.path, scene.labels) == ("a.png", ("T\\72",))
+
+
 @pytest.mark.parametrize("below", ["labels", "labels/train"])
 def test_boxes_in_the_folder_of_labels_are_of_the_images_beside_it(scenes, tmp_path, below):
     (scenes / "images/train").mkdir(parents=True)
