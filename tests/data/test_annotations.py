@@ -221,6 +221,12 @@ def test_a_list_of_a_part_may_have_names_with_spaces(scenes, tmp_path):
     assert (scene.path, scene.part) == ("a 1.png", "test")
 
 
+def test_an_image_beside_its_text_may_have_a_suffix_of_large_letters(scenes, tmp_path):
+    (scenes / "a.png").rename(scenes / "a.PNG")
+    written(tmp_path / "boxes", "a.txt", "0 0.5 0.5 0.5 0.5\n")
+    assert [one.path for one in read_annotations(scenes, tmp_path / "boxes").scenes] == ["a.PNG"]
+
+
 def test_a_backslash_of_a_table_separates_folders_only(scenes, tmp_path):
     table = "path;x;y;width;height;label\n.\\a.png;10;20;6;4;T\\72\n"
     (scene,) = read_annotations(scenes, written(tmp_path, "t.csv", table)).scenes

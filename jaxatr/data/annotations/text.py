@@ -137,7 +137,7 @@ def _image(into: Collector, *paths: Path) -> str | None:
         beside = Path(*("images" if part in labels else part for part in one.parts))
         folders += [one, beside, Path("images") / one]
     for folder in [*folders, Path()]:
-        for suffix in SUFFIXES:
+        for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES)):
             name = folder / f"{paths[0].stem}{suffix}"
             if into.has(name.as_posix()):
                 return name.as_posix()
