@@ -118,7 +118,7 @@ def test_flags_parts_and_clipping(scenes, tmp_path):
     assert second.crowd.tolist() == [True]
     boxes = tmp_path / "voc/Annotations"
     written(boxes, "a.xml", a_voc(extra="<difficult>1</difficult>"))
-    written(tmp_path / "voc/ImageSets/Main", "test.txt", "a\n")
+    written(tmp_path / "voc/ImageSets/Main", "test.txt", "\ufeffa\r\n")
     (scene,) = read_annotations(scenes, boxes).scenes
     assert scene.difficult.tolist() == [True] and scene.part == "test"
     table = "path;x;y;width;height;label;angle;split\na.png;10;20;6;4;car;90;train\n"
@@ -211,6 +211,36 @@ def test_images_of_one_name_in_several_folders_keep_their_boxes(scenes, tmp_path
         ("two/a.png", 1),
     ]
     assert [round(scene.boxes[0, 0]) for scene in found] == [0, 1, 2]
+
+
+def test_a_list_of_a_part_may_have_names_with_spaces(scenes, tmp_path):
+    shutil.copy(scenes / "a.png", scenes / "a 1.png")
+    written(tmp_path / "voc/Annotations", "a 1.xml", a_voc("a 1.png"))
+    written(tmp_path / "voc/ImageSets/Main", "test.txt", "a 1\n")
+    (scene,) = read_annotations(scenes, tmp_path / "voc/Annotations").scenes
+    assert (scene.path, scene.part) == ("a 1.png", "test")
+
+
+def test_an_image_beside_its_text_may_have_a_suffix_of_large_letters(scenes, tmp_path):
+    (scenes / "a.png").rename(scenes / "a.PNG")
+    written(tmp_path / "boxes", "a.txt", "0 0.5 0.5 0.5 0.5\n")
+    assert [one.path for one in read_annotations(scenes, tmp_path / "boxes").scenes] == ["a.PNG"]
+
+
+def test_a_backslash_of_a_table_separates_folders_only(scenes, tmp_path):
+    table = "path;x;y;width;height;label\n.\\a.png;10;20;6;4;T\\72\n"
+    (scene,) = read_annotations(scenes, written(tmp_path, "t.csv", table)).scenes
+    assert (scene.path, scene.labels) == ("a.png", ("T\\72",))
+
+
+@pytest.mark.parametrize("below", ["labels", "labels/train"])
+def test_boxes_in_the_folder_of_labels_are_of_the_images_beside_it(scenes, tmp_path, below):
+    (scenes / "images/train").mkdir(parents=True)
+    shutil.copy(scenes / "a.png", scenes / "images/train")  # another a.png lies further out
+    written(scenes / "labels/train", "a.txt", "0 0.5 0.5 0.5 0.5\n")
+    assert [one.path for one in read_annotations(scenes, scenes / below).scenes] == [
+        "images/train/a.png"
+    ]
 
 
 def test_annotations_without_numbers_are_not_the_same_one(scenes, tmp_path):

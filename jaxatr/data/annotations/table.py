@@ -35,7 +35,7 @@ def read(path: Path, into: Collector) -> None:
                     "wanted path, x, y, width, height and perhaps label, angle, part"
                 )
         where = f"{path.name}: {place}"
-        name = _cell(row, columns, *PATHS)
+        name = _cell(row, columns, *PATHS).replace("\\", "/")
         if not name:
             into.problem(where, "has no path")
             continue
@@ -65,5 +65,5 @@ def _cell(row, columns: dict[str, str], *names: str) -> str:
     for name in names:
         if name in columns:
             cell = row.get(columns[name])
-            return "" if cell is None else str(cell).strip().replace("\\", "/")
+            return "" if cell is None else str(cell).strip()
     return ""

@@ -37,8 +37,7 @@ def read(path: Path, into: Collector, below: Path) -> None:
     name = str(path.relative_to(below))
     root, place = into.root.absolute(), path.absolute()
     inside = [place.relative_to(root)] if place.is_relative_to(root) else []
-    each = (_image(into, one) for one in (path.relative_to(below), *inside))
-    image = next((one for one in each if one is not None), None)
+    image = _image(into, *inside, path.relative_to(below))
     if image is None:
         into.problem(name, f"there is no image of this name in {into.root}")
         return
@@ -127,17 +126,19 @@ def _class_names(folder: Path) -> dict[int, str]:
         raise ValueError(f"{path}: wanted the names of classes ({why})") from error
 
 
-def _image(into: Collector, path: Path) -> str | None:
+def _image(into: Collector, *paths: Path) -> str | None:
     """Finds the image of a text file: of the same name, in ``images`` for ``labels``.
 
-    DOTA's name for the latter is ``labelTxt``.
+    DOTA's name for the latter is ``labelTxt``. An image at the root is taken only if no other is.
     """
     labels = ("labels", "labelTxt")
-    folders = {path.parent, Path(*("images" if p in labels else p for p in path.parent.parts))}
-    folders |= {Path("images") / path.parent, Path()}
-    for folder in sorted(folders, key=lambda one: (one != path.parent, str(one))):
-        for suffix in SUFFIXES:
-            name = folder / f"{path.stem}{suffix}"
+    folders: list[Path] = []
+    for one in (path.parent for path in paths):
+        beside = Path(*("images" if part in labels else part for part in one.parts))
+        folders += [one, beside, Path("images") / one]
+    for folder in [*folders, Path()]:
+        for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES)):
+            name = folder / f"{paths[0].stem}{suffix}"
             if into.has(name.as_posix()):
                 return name.as_posix()
     return None

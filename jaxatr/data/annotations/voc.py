@@ -76,9 +76,9 @@ def _parts(below: Path, into: Collector) -> dict[str, set[str]]:
             if path.stem not in PARTS:
                 continue
             try:
-                stems = read_regular(path).decode("utf-8").split()
+                lines = read_regular(path).decode("utf-8-sig").splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 into.problem(str(path), f"not a readable text file ({error})")
                 continue
-            found.setdefault(PARTS[path.stem], set()).update(stems)
+            found.setdefault(PARTS[path.stem], set()).update(line.strip() for line in lines)
     return found
