@@ -635,6 +635,22 @@ def of_geotiff(path, values, keys=(), **options):
         return scene, scene.window(0, 0, scene.width, scene.height)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["geotiff", "world file"])
+def test_every_pixel_of_a_turned_tiff_keeps_its_place_on_the_map(tmp_path, orientation, kind):
+    values = np.arange(1, 7, dtype=np.uint16).reshape(2, 3)
+    tags = [(274, "H", 1, orientation, True), *(GEO[:2] if kind == "geotiff" else ())]
+    tifffile.imwrite(tmp_path / "t.tif", values, extratags=tags, metadata=None)
+    if kind == "world file":
+        written(tmp_path, "t.tfw", WORLD)
+    with open_scene(tmp_path / "t.tif") as scene:
+        found = scene.window(0, 0, scene.width, scene.height)[:, :, 0]
+        for (row, column), value in np.ndenumerate(found):
+            y, x = divmod(int(value) - 1, 3)
+            place = scene.transform @ [column + 0.5, row + 0.5, 1]
+            np.testing.assert_allclose(place, [100 + 0.5 * (x + 0.5), 200 - 0.5 * (y + 0.5)])
+
+
 def test_a_geotiff_that_is_decoded_whole_has_its_map_and_missing_values(tmp_path):
     values = np.arange(8 * 8 * 4, dtype=np.uint8).reshape(8, 8, 4)
     values[2, 3], values[4, 5] = 7, (7, 8, 9, 255)
