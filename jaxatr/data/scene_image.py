@@ -37,7 +37,7 @@ class SceneImage(NamedTuple):
       width: number of columns.
       pixels: reads a part of it.
       transform: ``[2, 3]``, from x and y in pixels to map coordinates; None if it has none.
-      epsg: number of the coordinates' reference system; None if it is not known.
+      epsg: number of the map coordinates' reference system; None if it is not known.
     """
 
     name: str
@@ -121,7 +121,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
                 if page is not None:
                     found = _tiff_transform(page)
                     transform = _as_decoded(page, transform if found is None else found)
-                    epsg = _epsg(page)
+                    epsg = None if transform is None else _epsg(page)
                     if _has_windows(page):
                         pixels = _of_page(file, page, name)
                         size = (page.imagelength, page.imagewidth)
