@@ -37,7 +37,7 @@ class SceneImage(NamedTuple):
       width: number of columns.
       pixels: reads a part of it.
       transform: ``[2, 3]``, from x and y in pixels to map coordinates; None if it has none.
-      epsg: number of the coordinates' reference system; None if it is not known.
+      epsg: number of the map coordinates' reference system; None if it is not known.
     """
 
     name: str
@@ -120,8 +120,8 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
                 page = _only_page(file)
                 if page is not None:
                     found = _tiff_transform(page)
-                    transform = transform if found is None else found
-                    epsg = _epsg(page)
+                    transform = _as_decoded(page, transform if found is None else found)
+                    epsg = None if transform is None else _epsg(page)
                     if _has_windows(page):
                         pixels = _of_page(file, page, name)
                         size = (page.imagelength, page.imagewidth)
@@ -223,7 +223,11 @@ def _has_windows(page: Any) -> bool:
 
 
 def _is_upright(page: Any) -> bool:
-    return page.tags.valueof(274, default=1) == 1
+    return _orientation(page) == 1
+
+
+def _orientation(page: Any) -> int:
+    return page.tags.valueof(274, default=1)
 
 
 def _of_page(file: Any, page: Any, name: str) -> _Pixels:
@@ -298,8 +302,6 @@ def _missing(page: Any) -> float | None:
 
 def _tiff_transform(page: Any) -> np.ndarray | None:
     """Returns a GeoTIFF's transformation; pixels count from their corner."""
-    if not _is_upright(page):  # the pixels are turned when they are decoded
-        return None
     matrix = page.tags.valueof(_TRANSFORM)
     scale, tie = page.tags.valueof(_PIXEL_SCALE), page.tags.valueof(_TIEPOINT)
     if matrix is not None and len(matrix) == 16:
@@ -312,6 +314,19 @@ def _tiff_transform(page: Any) -> np.ndarray | None:
     if _geo_keys(page).get(_RASTER) == _POINTS:
         found[:, 2] -= found[:, :2].sum(axis=1) / 2
     return found
+
+
+def _as_decoded(page: Any, transform: np.ndarray | None) -> np.ndarray | None:
+    """Returns the transformation of a page's decoded pixels, which its orientation has turned."""
+    if transform is None:
+        return None
+    number, stored = _orientation(page), np.eye(3)
+    size = [page.imagewidth, page.imagelength]
+    swapped = number in (5, 6, 7, 8)
+    for axis, flipped in enumerate(((2, 3, 6, 7), (3, 4, 7, 8))):
+        if number in flipped:
+            stored[axis, [axis, 2]] = -1, size[1 - axis if swapped else axis]
+    return transform @ (stored[[1, 0, 2]] if swapped else stored)
 
 
 def _geo_keys(page: Any) -> dict[int, int]:

@@ -4,7 +4,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import io
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,10 +23,6 @@ from jaxatr.serving.intake import Prepare, Read, digest
 from jaxatr.serving.options import Limits
 from jaxatr.tasks.detection.predictor import Detections, Detector
 from jaxatr.typing import Float, Shaped
-
-_GRID = 128
-"""Scenes that are one tile are padded to multiples of this number of pixels, or of an eighth of a
-tile: each size of a tile is a program, and there are at most 65."""
 
 
 class TooLong(Exception):
@@ -129,10 +124,8 @@ class Scenes:
 
         self._idle.clear()
         try:
-            step = max(_GRID, math.ceil(self.detector.tile / 256) * 32)
-            height, width = (math.ceil(n / step) * step for n in (opened.height, opened.width))
             return self.detector.detect_in(
-                opened._replace(pixels=pixels), batch_size=1, least=least, smallest=(height, width)
+                opened._replace(pixels=pixels), batch_size=1, least=least
             )
         finally:
             self._idle.set()

@@ -16,7 +16,7 @@ from PIL import Image
 
 from jaxatr import data
 from jaxatr.data.annotations import examined, read_annotations
-from jaxatr.data.annotations.results import SceneTargets, as_geojson
+from jaxatr.data.annotations.results import SceneTargets, as_geojson, of_scene
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.image_paths import ImagePath
@@ -663,6 +663,37 @@ def of_geotiff(path, values, keys=(), **options):
     tifffile.imwrite(path, values, extratags=tags, metadata=None, **options)
     with open_scene(path) as scene:
         return scene, scene.window(0, 0, scene.width, scene.height)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["geotiff", "world file"])
+def test_every_pixel_of_a_turned_tiff_keeps_its_place_on_the_map(tmp_path, orientation, kind):
+    values = np.arange(1, 7, dtype=np.uint16).reshape(2, 3)
+    tags = [(274, "H", 1, orientation, True), *(GEO[:2] if kind == "geotiff" else ())]
+    tifffile.imwrite(tmp_path / "t.tif", values, extratags=tags, metadata=None)
+    if kind == "world file":
+        written(tmp_path, "t.tfw", WORLD)
+    with open_scene(tmp_path / "t.tif") as scene:
+        found = scene.window(0, 0, scene.width, scene.height)[:, :, 0]
+        for (row, column), value in np.ndenumerate(found):
+            y, x = divmod(int(value) - 1, 3)
+            place = scene.transform @ [column + 0.5, row + 0.5, 1]
+            np.testing.assert_allclose(place, [100 + 0.5 * (x + 0.5), 200 - 0.5 * (y + 0.5)])
+
+
+def test_pixels_have_no_reference_system(tmp_path):
+    """A GeoTIFF with points on the ground, as Sentinel-1's, has one without a transformation."""
+    points = (33922, "d", 12, (0, 0, 0, 10.1, 50.2, 0, 7, 7, 0, 10.3, 50.1, 0))
+    keys = (34735, "H", 8, (1, 1, 0, 1, 2048, 0, 1, 4326))
+    tifffile.imwrite(
+        tmp_path / "t.tif", np.ones((8, 8), np.uint8), extratags=[points, keys], metadata=None
+    )
+    with open_scene(tmp_path / "t.tif") as scene:
+        rows = [{"x0": 1, "y0": 2, "x1": 3, "y1": 5, "label": "car"}]
+        path = ImagePath("t.tif", str(tmp_path / "t.tif"), "t.tif")
+        found = as_geojson([of_scene(scene, path, rows)])
+    (feature,) = found["features"]
+    assert feature["properties"]["coordinates"] == "pixels" and "crs" not in found
 
 
 def test_a_geotiff_that_is_decoded_whole_has_its_map_and_missing_values(tmp_path):

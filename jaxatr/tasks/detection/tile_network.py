@@ -12,12 +12,15 @@ from jaxatr.tasks.runtime import Infer, engine_note, ready_network
 from jaxatr.training import TrainedRun
 from jaxatr.typing import PyTree, Shaped
 
+_MOST = 64
+"""Sizes of tiles whose programs stay in memory."""
+
 
 class TileNetwork:
     """A detector's network in an engine.
 
-    jax's own engines compile a program for each shape of tiles. The others have a file for each
-    size, which is written when it is first needed.
+    jax's own engines compile a program for each size of tiles. The others have a file for each
+    size, which is written when it is first needed. The latest sizes stay in memory.
 
     Attributes:
       variables: the network's variables, on the device if jax runs it.
@@ -51,10 +54,9 @@ class TileNetwork:
 
     def _of_size(self, height: int, width: int) -> Compiled | Session:
         run, record = self._run, self._run.record
-        size = (0, 0) if self._runtime in OWN else (height, width)
-        if size not in self._ready:
+        if (ready := self._ready.pop((height, width), None)) is None:
             shape = (1, height, width, int(record["channels"]))
-            self._ready[size] = ready_network(
+            ready = ready_network(
                 run,
                 _network,
                 self.variables,
@@ -62,7 +64,10 @@ class TileNetwork:
                 runtime=self._runtime,
                 about={run.config.detection.to_json()},
             )
-        return self._ready[size]
+            if len(self._ready) >= _MOST:
+                self._ready.pop(next(iter(self._ready)), None)
+        self._ready[height, width] = ready  # the last, as it was used last
+        return ready
 
 
 def _network(run: TrainedRun) -> Infer:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxatr import bundled
-from jaxatr.tasks.detection import Detection
+from jaxatr.kernels.compiled import Compiled
+from jaxatr.tasks.detection import Detection, tile_network
 from jaxatr.tasks.detection.predictor import Detector
 from jaxatr.training import TrainedRun
 
@@ -52,6 +53,23 @@ def test_detect_finds_the_same_in_another_engine(run, tmp_path):
     written = {file: file.stat().st_mtime_ns for file in files}
     Detector(run, **limits, runtime="onnxruntime").detect(np.zeros((32, 64, 1), np.uint8))
     assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("fitted/1/*")} == written
+
+
+def test_programs_of_the_sizes_that_were_used_last_are_kept(run, monkeypatch):
+    made = []
+
+    def ready(run, network, variables, examples, **_):
+        made.append(examples[0].shape[1:3])
+        shapes = {"boxes": (1, 1, 4), "scores": (1, 1), "open_logits": (1, 1, 2)}
+        nothing = {name: jnp.zeros(shape) for name, shape in shapes.items()}
+        return Compiled(lambda given, tiles: nothing | {"valid": nothing["scores"] > 0}, ())
+
+    monkeypatch.setattr(tile_network, "ready_network", ready)
+    monkeypatch.setattr(tile_network, "_MOST", 2)
+    network = tile_network.TileNetwork(run, "jax")
+    for side in (32, 64, 96, 64, 32, 64):
+        network(np.zeros((1, side, 64, 1), np.uint8))
+    assert made == [(64, 64), (32, 64), (96, 64), (32, 64)]
 
 
 @pytest.mark.slow
