@@ -109,20 +109,16 @@ class Tiling(NamedTuple):
     shared: int
     fill: Shaped[np.ndarray, " c"]
 
-    def windows(self, height: int, width: int, least: tuple[int, int] = (1, 1)) -> list[Window]:
+    def windows(self, height: int, width: int) -> list[Window]:
         """Returns the windows of a scene.
 
         Args:
           height: rows of the scene.
           width: columns of the scene.
-          least: least rows and columns of the tile of a scene that is one tile.
         """
         if max(height, width) > self.side:
             return list(windows(height, width, self.side, self.shared))
-        rows, columns = (
-            -(-max(side, other) // MULTIPLE) * MULTIPLE
-            for side, other in zip((height, width), least, strict=True)
-        )
+        rows, columns = (-(-side // MULTIPLE) * MULTIPLE for side in (height, width))
         return [Window(0, 0, columns, rows)]
 
     def strip(self, tiles: list[Window], strip: Strip) -> tuple[list[Window], tuple[float, float]]:
@@ -191,7 +187,6 @@ def found_in(
     batch_size: int,
     overlap: float,
     least: float,
-    smallest: tuple[int, int] = (1, 1),
     strip: Strip = WHOLE,
 ) -> Iterator[Found]:
     """Yields the targets of each scene, in order.
@@ -204,8 +199,6 @@ def found_in(
       batch_size: tiles per batch.
       overlap: the IoU above which the less certain of two targets is dropped.
       least: the least score.
-      smallest: least rows and columns of the tile of a scene that is one tile; scenes of various
-        sizes then have tiles of one size.
       strip: which strip of each scene is searched; none of them may be empty.
     """
     pending: list[tuple[tuple[int, int], list[Window], tuple[float, float]]] = []
@@ -215,7 +208,7 @@ def found_in(
         for image in scenes:
             scene = image if isinstance(image, SceneImage) else scene_of(image)
             size = (scene.height, scene.width)
-            cuts, rows = tiling.strip(tiling.windows(*size, smallest), strip)
+            cuts, rows = tiling.strip(tiling.windows(*size), strip)
             pending.append((size, cuts, rows))
             for window in cuts:
                 tile = np.array(tiling.cut(scene, window))  # the next scene may be read there

@@ -238,7 +238,6 @@ class Detector(Predictor[np.ndarray, Detections]):
         *,
         batch_size: int = 4,
         least: float | None = None,
-        smallest: tuple[int, int] = (1, 1),
         strip: Strip = WHOLE,
     ) -> Detections:
         """Finds the targets in an open scene, which is read tile by tile.
@@ -247,7 +246,6 @@ class Detector(Predictor[np.ndarray, Detections]):
           scene: the scene.
           batch_size: tiles per batch.
           least: see :meth:`answers`.
-          smallest: see :meth:`answers`.
           strip: the strip of the scene that is searched.
 
         Raises:
@@ -261,7 +259,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             except ValueError as error:
                 raise ValueError(f"{scene.name}: {error}") from error
 
-        tiles = self._tiling.windows(scene.height, scene.width, smallest)
+        tiles = self._tiling.windows(scene.height, scene.width)
         if not self._tiling.strip(tiles, strip)[0]:
             none = np.zeros((0, 4), np.float32)
             return self.named(none, none[:, 0], np.zeros((0, len(self.classes))))
@@ -270,7 +268,6 @@ class Detector(Predictor[np.ndarray, Detections]):
                 [scene._replace(pixels=pixels)],
                 batch_size=batch_size,
                 least=least,
-                smallest=smallest,
                 strip=strip,
             )
         )
@@ -297,7 +294,6 @@ class Detector(Predictor[np.ndarray, Detections]):
         *,
         batch_size: int = 4,
         least: float | None = None,
-        smallest: tuple[int, int] = (1, 1),
         strip: Strip = WHOLE,
     ) -> Iterator[Detections]:
         """Yields the targets of each scene, in order.
@@ -307,8 +303,6 @@ class Detector(Predictor[np.ndarray, Detections]):
             :meth:`prepare`.
           batch_size: tiles per batch.
           least: the least score of a target; None for :attr:`threshold`.
-          smallest: least rows and columns of the tile of a scene that is one tile: scenes of many
-            sizes then need few compiled programs.
           strip: the strip of each scene that is searched.
         """
 
@@ -323,7 +317,6 @@ class Detector(Predictor[np.ndarray, Detections]):
             batch_size=batch_size,
             overlap=self._overlap,
             least=self.threshold if least is None else least,
-            smallest=smallest,
             strip=strip,
         ):
             yield self._decided(found)

@@ -184,9 +184,7 @@ def test_a_target_on_a_seam_is_found_once_and_sizes_may_differ():
     scenes = [np.zeros(shape, np.uint8) for shape in ((40, 50, 1), (60, 150, 1), (33, 20, 1))]
     scenes[0][5:9, 10:20] = 200
     scenes[1][30:40, 50:75] = 200  # longer than what tiles share
-    found = list(
-        found_in(scenes, tiling, bright, batch_size=2, overlap=0.5, least=0.1, smallest=(40, 50))
-    )
+    found = list(found_in(scenes, tiling, bright, batch_size=2, overlap=0.5, least=0.1))
     assert [len(one.scores) for one in found] == [1, 1, 0]
     np.testing.assert_array_equal(found[0].boxes, [[10, 5, 20, 9]])
     np.testing.assert_array_equal(found[1].boxes, [[50, 30, 75, 40]])
