@@ -196,6 +196,8 @@ def _made(
     params = {"kernel": like((2, 2), jnp.float32), "bias": like((2,), jnp.float32)}
     try:
         optimizer = make(rate, **own, **args)
+        if not all(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(optimizer.init, params))):
+            raise ValueError("its state has arrays without elements, which checkpoints cannot hold")
         jax.eval_shape(
             lambda params: optimizer.update(params, optimizer.init(params), params), params
         )

@@ -191,6 +191,7 @@ def test_a_large_gradient_is_clipped_and_a_small_one_is_not(name):
         ({"name": "sgdd"}, "optimizer.name: .*did you mean 'sgd'"),
         ({"name": "schedule_free_sgd"}, "optimizer.name: got 'schedule_free_sgd'"),
         ({"name": "lbfgs"}, "optimizer: lbfgs .* not an optimiser that takes only gradients"),
+        ({"name": "galore"}, "optimizer: galore .*arrays without elements, which checkpoints"),
         ({"decay": "kernel"}, "optimizer.decay: got 'kernel', wanted 'all' or 'kernels'"),
         (
             {"name": "adamw", "args": ConfigDict({"eps_rot": 0.5})},
