@@ -142,7 +142,7 @@ def class_batches(
     """Returns an endless iterator over this process's share of batches with several of each class.
 
     The classes of a batch are drawn without replacement, and so are a class's examples if it has
-    enough of them.
+    enough of them. Otherwise some are in the batch several times.
 
     Args:
       split: the split to read from.
@@ -158,6 +158,8 @@ def class_batches(
 
     Returns:
       Batches like those of :func:`jaxatr.data.train_batches`, with ``draw``, the batch's number.
+      Where a class is too small, ``draw`` also numbers an example's copies in the batch, so that
+      each is augmented anew.
 
     Raises:
       ValueError: the batch size is not divisible by the processes or less than ``per_class``, or
@@ -171,6 +173,8 @@ def class_batches(
     count = min(batch_size // per_class, len(members))
     sizes = np.full(count, batch_size // count)
     sizes[: batch_size % count] += 1
+    enough = min(map(len, members)) >= max(sizes)
+    most = 1 if enough else max(sizes)
 
     def make(number: int) -> Batch:
         draw = np.random.default_rng((seed, number))
@@ -180,10 +184,11 @@ def class_batches(
                 draw.choice(members[which], size, replace=size > len(members[which]))
                 for which, size in zip(chosen, sizes, strict=True)
             ]
-        )[mine]
-        numbers = np.full(len(positions), number, np.int32)
-        epoch = np.full(len(positions), number * batch_size // len(indices), np.int32)
-        return {**read(positions), "draw": numbers, "epoch": epoch}
+        )
+        copies = np.tril(positions[:, None] == positions, -1).sum(axis=1)
+        numbers = (number * most + copies)[mine].astype(np.int32)
+        epoch = np.full(len(numbers), number * batch_size // len(indices), np.int32)
+        return {**read(positions[mine]), "draw": numbers, "epoch": epoch}
 
     return _endless(make, 0, threads)
 

@@ -61,13 +61,15 @@ def prolonged(config: Config, task: Task, workdir: str | os.PathLike, epochs: in
         )
     longer = copy.deepcopy(config)
     if longer.train.steps:
-        longer.train.steps += epochs * task.steps_per_epoch
+        longer.train.steps += round(epochs * task.steps_per_epoch)
     else:
         longer.train.epochs += epochs
     return longer
 
 
-def described(config: Config, steps: int, steps_per_epoch: int, *, before: int) -> dict[str, Any]:
+def described(
+    config: Config, steps: int, steps_per_epoch: int | float, *, before: int
+) -> dict[str, Any]:
     """Describes the schedule of further epochs, for the record.
 
     The learning rate follows the schedule of a training of the whole length, from the step at which

@@ -99,23 +99,23 @@ def train_run(
         assert workdir is not None
         full = training.load_config(workdir)
     workdir = new_folder() if workdir is None else Path(workdir)
-    if data is not None:
-        path = workdir.absolute() / ARRAYS
-        in_use = several is not None or (workdir / "config.json").exists()
-        arrays.write(path, data, test, keep=in_use)
-        fields = {"data.name": "arrays", "data.source": str(path), **fields}
-    elif test is not None:
-        raise ValueError("test: got images without data, to which they belong")
-    if fields:
-        full = with_fields(full, fields)
-    # The user's own, unlike those in the folder of a run.
-    resolve.trust_names_in(fields if config is None else full.to_dict())
-    full = lasting(full)
-    train = partial(train_configured, progress=progress, say=say)
-    if wanted is None:
-        train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
-    else:
-        with training.training_alone(workdir):
+    with training.training_alone(workdir):  # before its arrays are written
+        if data is not None:
+            path = workdir.absolute() / ARRAYS
+            in_use = several is not None or (workdir / "config.json").exists()
+            arrays.write(path, data, test, keep=in_use)
+            fields = {"data.name": "arrays", "data.source": str(path), **fields}
+        elif test is not None:
+            raise ValueError("test: got images without data, to which they belong")
+        if fields:
+            full = with_fields(full, fields)
+        # The user's own, unlike those in the folder of a run.
+        resolve.trust_names_in(fields if config is None else full.to_dict())
+        full = lasting(full)
+        train = partial(train_configured, progress=progress, say=say)
+        if wanted is None:
+            train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
+        else:
             if more_epochs is not None and several is not None:
                 for run in several.runs:  # all of them, before the first is continued
                     own = training.load_config(run)

@@ -20,19 +20,19 @@ _MASKS = ("mask", "weight_decay_mask")
 _NO_OPTIMIZER = ("scale_by_", "schedule_free")
 
 
-def steps_of(config: Config, examples: int) -> tuple[int, int]:
-    """Returns the steps of a training, and those of an epoch.
+def steps_of(config: Config, examples: int) -> tuple[int, float]:
+    """Returns the steps of a training, and those of an epoch, which may be no whole number.
 
     Args:
       config: the ``train`` group: ``steps``, or else ``epochs``, and ``batch_size``.
       examples: number of training examples.
     """
     steps = config.steps or round(config.epochs * examples / config.batch_size)
-    return steps, max(1, round(examples / config.batch_size))
+    return steps, examples / config.batch_size
 
 
 def build_optimizer(
-    config: Config, steps: int, steps_per_epoch: int
+    config: Config, steps: int, steps_per_epoch: int | float
 ) -> optax.GradientTransformation:
     """Builds the optimiser of a configuration.
 
@@ -196,6 +196,8 @@ def _made(
     params = {"kernel": like((2, 2), jnp.float32), "bias": like((2,), jnp.float32)}
     try:
         optimizer = make(rate, **own, **args)
+        if not all(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(optimizer.init, params))):
+            raise ValueError("its state has arrays without elements, which checkpoints cannot hold")
         jax.eval_shape(
             lambda params: optimizer.update(params, optimizer.init(params), params), params
         )
@@ -233,7 +235,7 @@ def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
     return optax.GradientTransformation(optax.trace(decay).init, update)
 
 
-def rate_schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedule:
+def rate_schedule(config: Config, steps: int, steps_per_epoch: int | float) -> optax.Schedule:
     """Returns the learning rate by step of a configuration (:func:`build_optimizer`)."""
     warmup = min(round(config.warmup_epochs * steps_per_epoch), steps // 2)
     if config.restarts and config.schedule != "cosine":

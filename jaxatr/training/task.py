@@ -105,7 +105,7 @@ class Task(abc.ABC):
       cycles: number of repetitions of the sequence of phases.
       best: name of the evaluation metric that selects the best checkpoint; higher is better.
       hook: work between steps, or ``None``.
-      steps_per_epoch: optimiser steps of one pass over the training examples.
+      steps_per_epoch: optimiser steps of one pass over the data, not always a whole number.
     """
 
     #: Dotted names of configuration fields that may change when a run is continued.
@@ -130,7 +130,7 @@ class Task(abc.ABC):
     cycles: int = 1
     best: str
     hook: Hook | None = None
-    steps_per_epoch: int
+    steps_per_epoch: float
 
     def __init__(self, config: Config):
         """Opens the data and sets up the training.

@@ -115,9 +115,12 @@ def test_too_few_classes_share_the_batch():
 
 def test_a_class_that_is_too_small_repeats_itself():
     labels = np.array([0, 0, 0, 0, 1])
-    (batch,), _ = classes(batches=1, labels=labels, batch_size=6, per_class=3)
-    assert np.sum(batch["label"] == 1) == 3
-    assert set(batch["id"][batch["label"] == 1]) == {104}
+    batches, _ = classes(batches=5, labels=labels, batch_size=6, per_class=3)
+    for batch in batches:
+        assert np.sum(batch["label"] == 1) == 3
+        assert set(batch["id"][batch["label"] == 1]) == {104}
+    views = [pair for b in batches for pair in zip(b["id"], b["draw"], strict=True)]
+    assert len(set(views)) == 30  # each copy is augmented anew
 
 
 def test_class_batches_resume():

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from jaxatr import config
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.optimizer import build_optimizer, steps_of
 
 
 def fields(**values):
@@ -79,6 +79,18 @@ def test_the_rate_falls_in_steps():
     np.testing.assert_allclose(both, [0.4, 0.1, 0.1, 0.1], rtol=1e-6)
     warm = rates(6, 2, learning_rate=0.4, schedule="steps", boundaries=(2.0,), warmup_epochs=1.0)
     np.testing.assert_allclose(warm, [0.2, 0.3, 0.4, 0.4, 0.04, 0.04], rtol=1e-6)
+
+
+@pytest.mark.parametrize("examples", [24, 16, 4])  # 1.5, 1 and .25 batches of 16
+def test_epochs_of_no_whole_number_of_steps_count_as_they_are(examples):
+    config = ConfigDict({"steps": 0, "epochs": 100, "batch_size": 16})
+    steps, of_epoch = steps_of(config, examples)
+    taken = rates(steps, of_epoch, learning_rate=1.0, schedule="steps", boundaries=(40, 60))
+    ends = [40 * examples // 16, 60 * examples // 16]  # the training has 100 epochs
+    expected = 0.1 ** np.searchsorted(ends, np.arange(100 * examples // 16), side="right")
+    np.testing.assert_allclose(taken, expected, rtol=1e-6)
+    warm = rates(steps, of_epoch, learning_rate=1.0, warmup_epochs=20.0)
+    np.testing.assert_array_equal(np.flatnonzero(warm == 1)[0], 20 * examples // 16)
 
 
 PARAMS = {"kernel": jnp.full((2, 2), 2.0), "bias": jnp.full((2,), 2.0)}
@@ -179,6 +191,7 @@ def test_a_large_gradient_is_clipped_and_a_small_one_is_not(name):
         ({"name": "sgdd"}, "optimizer.name: .*did you mean 'sgd'"),
         ({"name": "schedule_free_sgd"}, "optimizer.name: got 'schedule_free_sgd'"),
         ({"name": "lbfgs"}, "optimizer: lbfgs .* not an optimiser that takes only gradients"),
+        ({"name": "galore"}, "optimizer: galore .*arrays without elements, which checkpoints"),
         ({"decay": "kernel"}, "optimizer.decay: got 'kernel', wanted 'all' or 'kernels'"),
         (
             {"name": "adamw", "args": ConfigDict({"eps_rot": 0.5})},

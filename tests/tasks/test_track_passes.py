@@ -43,7 +43,7 @@ def test_an_epoch_is_a_pass_over_the_tracks(config):
     for hidden in (8, 0):
         config.track.hidden = hidden
         task = TrackOpenSet.of_config(config)(config)
-        assert (task.steps_per_epoch, task.phases[0].steps) == (2, 8)  # of 15 tracks, 8 at a time
+        assert (task.steps_per_epoch, task.phases[0].steps) == (15 / 8, 8)  # tracks, 8 at a time
 
 
 def test_rare_classes_weigh_more(config):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxatr
-from jaxatr import data
+from jaxatr import data, files
 from jaxatr.data.sources import arrays
 
 
@@ -98,6 +98,16 @@ def test_a_file_in_use_keeps_its_arrays(tmp_path):
             arrays.write(path, others, keep=True)
     with pytest.raises(ValueError, match="has a run on other images or labels"):
         arrays.write(path, (images, labels), images_of(6), keep=True)
+    assert path.read_bytes() == before
+
+
+def test_the_arrays_of_a_training_that_another_process_has_begun_stay(tmp_path):
+    path = tmp_path / "run" / "data.npz"
+    arrays.write(path, images_of(12))  # there is no config.json yet
+    before = path.read_bytes()
+    with files.locked(path.parent / ".training.lock"):
+        with pytest.raises(ValueError, match="another process is training in this folder"):
+            jaxatr.train("cbc:folder", path.parent, data=images_of(12, seed=1))
     assert path.read_bytes() == before
 
 
