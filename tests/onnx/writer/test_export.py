@@ -293,3 +293,9 @@ def test_random_keys_are_refused_by_name(tmp_path, function, message):
 
 def _key_of(seed):
     return lambda: jax.random.key(seed)
+
+
+@pytest.mark.parametrize("function", [jnp.tan, jnp.sinh, jnp.arctan, jnp.arcsinh, jax.lax.erf])
+def test_operators_that_onnxruntime_lacks_in_64_bits_are_named(tmp_path, function):
+    with jax.enable_x64(True), pytest.raises(ValueError, match="of float64, which runtimes do not"):
+        export(lambda v, x: function(x), {}, np.ones((2, 3)), tmp_path / "model.onnx")
