@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.writer.types import Unsupported, computed_in
@@ -177,6 +179,8 @@ class Graph:
 
     def constant(self, array: Any, hint: str = "constant") -> str:
         """Returns the name of an initializer for an array; equal small arrays are shared."""
+        if hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.extended):
+            raise Unsupported("needs a random key in the file, which cannot hold one")
         array = np.asarray(array, order="C")
         key = (array.dtype.name, array.shape, array.tobytes()) if array.size <= 64 else None
         if key is not None and self._constants.get(key) in self.initializers:

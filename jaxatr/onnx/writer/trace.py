@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import export as jax_export
 
@@ -92,6 +93,7 @@ def trace(
         if not symbolic or not any(word in str(error) for word in words):
             raise
         raise ValueError(_needs_the_size(error)) from error
+    jax.tree.map(_spec, shapes)  # refuses random keys
     inputs = [
         _joined(name, path)
         for name, spec in zip(_parameters(parameters, len(specs)), specs, strict=True)
@@ -104,6 +106,11 @@ def trace(
 
 def _spec(leaf: Any) -> jax.ShapeDtypeStruct:
     array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        raise ValueError(
+            f"variables, inputs or results: got {array.dtype}, wanted numbers; a file cannot hold "
+            "random keys, so let the function use a fixed one, whose draws become constants"
+        )
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 

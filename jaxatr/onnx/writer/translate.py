@@ -267,7 +267,7 @@ class Translator:
     def full(self, value: Tensor, shape: Shape) -> str:
         """Returns the name of a value broadcast to its shape in jax."""
         if value.array is not None and is_static(shape):
-            return self.graph.constant(np.broadcast_to(value.array, shape))
+            return self.graph.constant(_broadcast(value.array, shape))
         if tuple(value.shape) == tuple(shape):
             return self.name(value)
         if stripped(value.shape) == stripped(shape):

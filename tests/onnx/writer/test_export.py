@@ -253,3 +253,49 @@ def test_a_batch_without_examples(tmp_path):
     some, every, one = run(lambda x: ((x > 0).any(0), (x > 0).all(0), (x > 0).any()))
     assert not some.any() and every.all() and not one
     assert run(jax.vmap(halved))[0].shape == (0, 3)  # no round, which would be endless ones
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_over_fixed_keys_draws_as_in_jax(exported, reverse):
+    draw, keys = jax.random.normal, jax.random.split(jax.random.key(0), 3)
+
+    def noised(value, key):
+        return value + draw(key, (4,)), value
+
+    def split(carried, row):
+        key, own = jax.random.split(carried[0])
+        return (key, carried[1] + row), draw(own, (4,)) * row
+
+    def function(variables, x):
+        rows = jnp.arange(8.0).reshape(2, 4)
+        (_, total), drawn = jax.lax.scan(split, (keys[0], x), rows, reverse=reverse)
+        return jax.lax.scan(noised, x, keys, reverse=reverse), total, drawn
+
+    exported(function, {}, np.ones((3, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda v, x: x + jax.random.normal(v["key"], (4,)), "inputs or results: got key<fry>"),
+        (lambda v, x: (x, jax.random.key(0)), "inputs or results: got key<fry>"),
+        (
+            lambda v, x: jax.random.normal(jax.lax.cond(x[0, 0] > 0, _key_of(1), _key_of(2))),
+            "cond: needs a random key in the file",
+        ),
+    ],
+)
+def test_random_keys_are_refused_by_name(tmp_path, function, message):
+    variables = {"key": jax.random.key(0)} if "key" in function.__code__.co_consts else {}
+    with pytest.raises(ValueError, match=message):
+        export(function, variables, np.ones((3, 4), np.float32), tmp_path / "model.onnx")
+
+
+def _key_of(seed):
+    return lambda: jax.random.key(seed)
+
+
+@pytest.mark.parametrize("function", [jnp.tan, jnp.sinh, jnp.arctan, jnp.arcsinh, jax.lax.erf])
+def test_operators_that_onnxruntime_lacks_in_64_bits_are_named(tmp_path, function):
+    with jax.enable_x64(True), pytest.raises(ValueError, match="of float64, which runtimes do not"):
+        export(lambda v, x: function(x), {}, np.ones((2, 3)), tmp_path / "model.onnx")

@@ -4,16 +4,28 @@ ONNX lets a body read values of the enclosing graph by name, so constants and we
 passed as inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct
 
+from jaxatr.jax_internals import jaxpr_as_fun
 from jaxatr.onnx.writer.dimensions import is_static
 from jaxatr.onnx.writer.graph import Graph, TensorType
 from jaxatr.onnx.writer.rules.reduction import reduced_flags
-from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant, number_like, rule
+from jaxatr.onnx.writer.translate import (
+    Equation,
+    Tensor,
+    Translator,
+    constant,
+    is_plain,
+    number_like,
+    rule,
+)
+from jaxatr.typing import Array
 
 
 @rule("scan", unread="ft_in ft_out length num_carry num_consts")  # shapes imply them
@@ -25,6 +37,8 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
         stacked = equation.out_avals[carried:]
         nothing = [constant(np.zeros((), aval.dtype)) for aval in stacked]
         return [*equation.inputs[consts : consts + carried], *nothing]
+    if not all(map(is_plain, equation.in_avals)):  # ONNX has no keys: a constant for each step
+        return t.written(partial(_unrolled, jaxpr, consts, carried, params), equation)
     names = [t.read(equation, index) for index in range(consts, len(equation.inputs))]
     inner, inputs = _begun(t, [var.aval for var in jaxpr.jaxpr.invars[consts:]])
     if len(names) == carried:  # without a scanned input, ONNX would not know the number of steps
@@ -42,6 +56,23 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
         scan_output_directions=[backwards] * (len(results) - carried),
     )
     return [t.tensor(name) for name in given]
+
+
+def _unrolled(
+    jaxpr: Any, consts: int, carried: int, params: Mapping[str, Any], *operands: Array
+) -> list[Array]:
+    """Computes the steps of a scan one after the other."""
+    fixed, carry, scanned = (
+        list(operands[begin:end])
+        for begin, end in ((0, consts), (consts, consts + carried), (consts + carried, None))
+    )
+    order, rows = range(params["length"]), []
+    for step in reversed(order) if params["reverse"] else order:
+        results = jaxpr_as_fun(jaxpr)(*fixed, *carry, *(one[step] for one in scanned))
+        carry = results[:carried]
+        rows.append(results[carried:])
+    rows = rows[::-1] if params["reverse"] else rows
+    return [*carry, *(jnp.stack(column) for column in zip(*rows, strict=True))]
 
 
 def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
