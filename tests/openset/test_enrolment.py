@@ -70,6 +70,7 @@ def test_the_further_classes_are_named_and_the_others_stay(name):
     np.testing.assert_array_equal(answers.nearest[own], TEST.predicted[own])
     assert answers.probabilities.shape == (60, K)
     assert np.all(before(TEST).nearest < K)
+    assert after(TEST.select(further & ~further)).nearest.shape == (0,)
     again = openset.from_arrays(
         SCORES[name], dict(np.load(io.BytesIO(saved(after)), allow_pickle=False))
     )
