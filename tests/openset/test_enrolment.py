@@ -178,6 +178,14 @@ def test_calibrating_again_looks_at_the_network_s_classes_for_the_temperature():
     assert made.further == after.further and len(made.calibration.scores) == 60
 
 
+@pytest.mark.parametrize("name", ["fusion", "mahalanobis", "nearest", "nndr_features"])
+def test_an_example_on_which_the_network_overflows_is_refused(name):
+    few = FEW._replace(more=FEW.more | {"features": FEW.more["features"].copy()})
+    few.more["features"][2] = np.nan
+    with pytest.raises(ValueError, match="1 of 6 examples, the first is 2, are not finite"):
+        openset.enrol(decision(name), few, 2, validation=HELD_OUT)
+
+
 def test_several_scores_take_the_examples_together():
     names = ["spatial_stage2", "nndr_stage2", "fusion", "energy"]  # the last takes no classes
     scores = [SCORES[name] for name in names]
