@@ -200,7 +200,9 @@ class Detector:
         if any(isinstance(array, Tracer) for array in jax.tree.leaves(outputs)):
             if missing := graph.without_form(score):
                 raise ValueError(f"{missing}: this score cannot be part of a traced function")
-            return graph.answer(score, *graph.parts(score, self.models), outputs)
+            with jax.ensure_compile_time_eval():  # the models are no part of what is traced
+                fitted = graph.parts(score, self.models)
+            return graph.answer(score, *fitted, outputs)
         return jax.tree.map(_finished, Fitted((score,), self.models).answers(outputs)[score.name])
 
     def _check_fitted(self, kind: Literal["fit", "score"]) -> None:

@@ -41,6 +41,11 @@ def enrolled_models(
     found = dict(models)
     for one in _comparing(score).values():
         rows = np.asarray(one.comparing.rows(found[one.name], outputs))
+        if len(bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))):  # all scores could be NaN
+            raise ValueError(
+                f"{one.name}: {len(bad)} of {len(rows)} examples, the first is {bad[0]}, are not "
+                "finite: the network overflows on them"
+            )
         found[one.name] = one.comparing.add(found[one.name], rows, outputs.labels, classes)
     return found
 

@@ -96,7 +96,7 @@ def nearest(
     padded = rows[np.minimum(np.arange(fitted + filled_size(len(further))), len(rows) - 1)]
     queries = unit(model, features)
     count = len(queries)
-    queries = queries[np.minimum(np.arange(filled_size(count)), count - 1)]
+    queries = np.pad(queries, [(0, filled_size(count) - count), (0, 0)])
     distances, indices = (np.asarray(found)[:count, 0] for found in neighbours(padded, queries, 1))
     place = np.minimum(indices, len(rows) - 1) - fitted
     return distances, np.append(further, -1)[np.maximum(place, -1)]

@@ -208,6 +208,14 @@ def test_a_score_may_be_part_of_a_compiled_function(name):
         jax.jit(lambda x: openset.create("conflabel").score(gradient_norms=x))(np.ones((2, 2)))
 
 
+def test_a_compiled_score_searches_a_large_gallery_in_two_stages():
+    labels, chips = np.arange(90) % 3, np.random.default_rng(0).random((100, 24, 24, 1))
+    detector = openset.create("template").fit(image=chips[:90], labels=labels)
+    assert openset.gallery.ready(detector.models["template"]).index is not None
+    found = jax.jit(lambda image: detector.score(image=image))(chips[90:])
+    np.testing.assert_allclose(found, detector.score(image=chips[90:]), rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -70,6 +70,7 @@ def test_the_further_classes_are_named_and_the_others_stay(name):
     np.testing.assert_array_equal(answers.nearest[own], TEST.predicted[own])
     assert answers.probabilities.shape == (60, K)
     assert np.all(before(TEST).nearest < K)
+    assert after(TEST.select(further & ~further)).nearest.shape == (0,)
     again = openset.from_arrays(
         SCORES[name], dict(np.load(io.BytesIO(saved(after)), allow_pickle=False))
     )
@@ -175,6 +176,14 @@ def test_calibrating_again_looks_at_the_network_s_classes_for_the_temperature():
         TEST.logits[own], TEST.labels[own], before=after.calibration.temperature
     )
     assert made.further == after.further and len(made.calibration.scores) == 60
+
+
+@pytest.mark.parametrize("name", ["fusion", "mahalanobis", "nearest", "nndr_features"])
+def test_an_example_on_which_the_network_overflows_is_refused(name):
+    few = FEW._replace(more=FEW.more | {"features": FEW.more["features"].copy()})
+    few.more["features"][2] = np.nan
+    with pytest.raises(ValueError, match="1 of 6 examples, the first is 2, are not finite"):
+        openset.enrol(decision(name), few, 2, validation=HELD_OUT)
 
 
 def test_several_scores_take_the_examples_together():
