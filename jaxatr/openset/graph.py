@@ -83,14 +83,17 @@ def traced_decision(
         nearest = found.label if decision.gallery else jnp.argmax(outputs.logits, axis=-1)
         threshold = arrays["thresholds"][nearest]
         temperature = 1.0 if own is None else own.temperature
+        # Thresholds are finite here; NaN counts as the lowest score, but is never accepted.
+        ranked = jnp.where(score >= -FARTHEST, score, -FARTHEST)
+        accepted = (ranked >= threshold) & ~jnp.isnan(score)
         results = {
-            "decision": jnp.where(score >= threshold, nearest, UNKNOWN),
+            "decision": jnp.where(accepted, nearest, UNKNOWN),
             "nearest": nearest,
             "score": score,
             "threshold": threshold,
         }
-        p_value = None if own is None else _p_values(arrays, score, nearest)
-        known = _known_probability(decision, score, p_value)
+        p_value = None if own is None else _p_values(arrays, ranked, nearest)
+        known = _known_probability(decision, ranked, p_value)
         if known is not None:
             results["known_probability"] = known
         if p_value is not None:

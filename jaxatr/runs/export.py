@@ -118,6 +118,11 @@ def export_run(
     network = run.task.exportable(run, **options)
     intake = network.scenes or run.intake
     if network.scenes and size is not None:
+        if max(size) > max(intake.shape[:2]):
+            raise ValueError(
+                f"size: got scenes of {size}, wanted sides of at most {max(intake.shape[:2])} "
+                "pixels, as in a tile: longer scenes are cut into tiles, which a file does not do"
+            )
         intake = intake._replace(shape=(*size, intake.shape[2]))
     example, free = _input(intake, takes, size, channels)
     tracks = bool(network.frames)

@@ -156,6 +156,23 @@ def test_a_score_as_a_probability_and_a_threshold_that_accepts_everything(parts,
     assert (found["decision"] == found["nearest"]).all() and (found["threshold"] < -1e38).all()
 
 
+@pytest.mark.parametrize("sigmoid", [None, openset.Sigmoid(1.5, 0.2)])
+@pytest.mark.parametrize("name", ["cbc", "mls"])
+def test_scores_beyond_all_numbers_decide_as_in_numpy(name, sigmoid, parts, tmp_path):
+    outputs = parts[2].select(np.arange(4))
+    for values in (outputs.logits, outputs.open_logits):
+        values[:3] = np.float32([np.nan, -np.inf, np.inf])[:, None]
+    plain = openset.gamma_rule(0.9) if name == "cbc" else decision_of(name, parts, sigmoid=sigmoid)
+    for decision in (plain, plain.at(-np.inf), plain.at(np.inf)):
+        wanted = decision(outputs)
+        found = in_onnx(decision, outputs, tmp_path / "beyond.onnx")
+        decided = np.where(wanted.accepted, wanted.nearest, openset.UNKNOWN)
+        np.testing.assert_array_equal(found["decision"], decided)
+        np.testing.assert_array_equal(found["score"][:3], np.float32([np.nan, -np.inf, np.inf]))
+        np.testing.assert_allclose(found["known_probability"], wanted.known_probabilities)
+        assert not np.isnan(found["known_probability"]).any()
+
+
 def test_scores_without_a_traced_form_are_refused(parts):
     decision = openset.Decision(openset.SCORES["conflabel"], {}, threshold=0.0)
     with pytest.raises(ValueError, match="conflabel: this score cannot be exported"):

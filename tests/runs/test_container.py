@@ -275,11 +275,25 @@ def test_a_failure_of_the_model_is_an_answer_too(chips, asked, server, monkeypat
 
 
 def test_json_has_no_infinity(server):
-    assert [server._finite(np.float32(value)) for value in (0.5, np.inf, np.nan)] == [
-        0.5,
-        None,
-        None,
+    values = np.float32([0.5, np.inf, np.nan])
+    assert server._finite(values) == [server._finite(one) for one in values] == [0.5, None, None]
+    assert type(server._finite(values[0])) is float and server._finite(values > 0) == [
+        *(True, True, False)
     ]
+
+
+@pytest.mark.parametrize("options", [{"batch": 2}, {"takes": "chips"}, {"layout": "NCHW"}])
+def test_a_model_that_the_server_cannot_serve_gets_no_container(
+    options, trained_run, server, tmp_path
+):
+    from jaxatr.runs.export import export_run
+
+    export_run(trained_run, path := tmp_path / "model.onnx", score="none", **options)
+    with pytest.raises(ValueError, match="model.onnx is written, but a container serves single"):
+        container.write_container(path)
+    assert [*tmp_path.iterdir()] == [path]
+    with pytest.raises(ValueError, match="wanted a jaxatr export with takes='images'"):
+        server.Model(str(path))
 
 
 def files_of_every_kind():

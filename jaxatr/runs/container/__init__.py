@@ -38,10 +38,12 @@ def write_container(model: str | os.PathLike) -> list[Path]:
       The paths of the written files.
 
     Raises:
-      ValueError: a file of the same name exists that was not written by this function.
+      ValueError: a file of the same name exists that was not written by this function, or the
+        server cannot serve the model.
     """
     path = Path(model)
     check_container(path.parent)
+    _check_model(path)
     names = [path.name]
     if (data := path.with_name(f"{path.name}.data")).is_file():
         names.append(data.name)
@@ -61,6 +63,20 @@ def write_container(model: str | os.PathLike) -> list[Path]:
     written.append(path.with_name(_IGNORE))
     files.write_text(written[-1], f"{MARK}\n*\n{kept}\n")
     return written
+
+
+def _check_model(path: Path) -> None:
+    """Checks that a model takes what the server gives it, as the server does when it starts."""
+    from jaxatr.onnx.reader.description import describe  # needs the extra onnx
+
+    facts = describe(path)
+    (given, *more), about = facts["inputs"], facts["metadata"]
+    form = (about.get("takes"), about.get("layout"))
+    if more or form != ("images", "NHWC") or given["shape"][0] not in ("batch", 1):
+        raise ValueError(
+            f"container: {path} is written, but a container serves single images only: export a "
+            "run of single images without --batch, --takes=chips and --layout=NCHW"
+        )
 
 
 def _decoder() -> dict[str, str]:

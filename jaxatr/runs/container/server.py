@@ -81,7 +81,7 @@ class Model:
         """Loads the ONNX file at a path.
 
         Raises:
-          ValueError: the model does not take images with the channels last.
+          ValueError: the model does not take single images with the channels last.
         """
         self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         texts = self._session.get_modelmeta().custom_metadata_map
@@ -89,8 +89,11 @@ class Model:
         self.classes = self.metadata.get("classes", [])
         (given, *more) = self._session.get_inputs()
         takes, layout = self.metadata.get("takes"), self.metadata.get("layout")
-        if more or takes != "images" or layout != "NHWC":
-            raise ValueError(f"{path}: wanted a jaxatr export with takes='images', layout='NHWC'")
+        single = not isinstance(given.shape[0], int) or given.shape[0] == 1
+        if more or takes != "images" or layout != "NHWC" or not single:
+            raise ValueError(
+                f"{path}: wanted a jaxatr export with takes='images', layout='NHWC', batch=None"
+            )
         self._input, self._type = given.name, _TYPES[given.type]
         self._shape = given.shape[1:]
         self._outputs = [output.name for output in self._session.get_outputs()]
@@ -109,8 +112,8 @@ class Model:
         image = self._fitting(decode(content, "the image", most=MOST_PIXELS, **options))
         values: Any = self._session.run(None, {self._input: image[None]})
         outputs = dict(zip(self._outputs, (value[0] for value in values), strict=True))
-        if "decision" not in outputs:
-            return {"outputs": {name: value.tolist() for name, value in outputs.items()}}
+        if "threshold" not in outputs:  # no decision, or that of a detector, about many targets
+            return {"outputs": {name: _finite(value) for name, value in outputs.items()}}
         decision, threshold = int(outputs["decision"]), float(outputs["threshold"])
         answer = {
             "label": "unknown" if decision < 0 else self.classes[decision],
@@ -122,7 +125,7 @@ class Model:
         }
         for name in ("known_probability", "p_value"):
             if name in outputs:
-                answer[name] = float(outputs[name])
+                answer[name] = _finite(outputs[name])
         if "guarantees" in self.metadata:
             answer["guarantee"] = self.metadata["guarantees"][int(outputs["nearest"])]
         if "class_distances" in outputs:
@@ -130,7 +133,7 @@ class Model:
         return answer
 
     def _by_class(self, values: np.ndarray) -> dict[str, float | None]:
-        return dict(zip(self.classes, map(_finite, values), strict=True))
+        return dict(zip(self.classes, _finite(values), strict=True))
 
     def _fitting(self, image: np.ndarray) -> np.ndarray:
         """Converts gray and colour to each other; raises ``ValueError`` on another mismatch."""
@@ -156,9 +159,10 @@ class Model:
         return image
 
 
-def _finite(value: Any) -> float | None:
-    """Converts a number for JSON, which has no infinity."""
-    return float(value) if np.isfinite(value) else None
+def _finite(values: Any) -> Any:
+    """Converts numbers for JSON, which has no infinity."""
+    found: Any = np.where(np.isfinite(values), values, None)
+    return found.tolist()
 
 
 def _parsed(text: str) -> Any:

@@ -1,5 +1,6 @@
 """The export of a detector to ONNX, with decoding, suppression and decision."""
 
+import io
 import json
 
 import jax
@@ -85,6 +86,11 @@ def test_onnx_finds_the_targets_that_detect_finds(run, tmp_path, monkeypatch):
     assert json.loads(about["classes"]) == ["a", "b"]
     assert json.loads(about["image_shape"]) == [50, 60, 1]
     images = np.random.default_rng(1).integers(0, 255, (2, 50, 60, 1)).astype(np.uint8)
+    from jaxatr.runs.container.server import Model  # it imports onnxruntime
+
+    file = io.BytesIO()
+    np.save(file, images[0])
+    served = Model(str(tmp_path / "model.onnx"))(file.getvalue())["outputs"]
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, {"images": images}), strict=True))
     detector = Detector(run, threshold=0.0101, gamma=0.0101)
@@ -97,3 +103,15 @@ def test_onnx_finds_the_targets_that_detect_finds(run, tmp_path, monkeypatch):
         np.testing.assert_allclose(probabilities, found.probabilities, rtol=1e-3)
         names = np.array(["a", "b", "unknown"])[outputs["decision"][number][valid]]
         assert tuple(names.tolist()) == found.labels
+    for name, values in served.items():
+        np.testing.assert_allclose(values, outputs[name][0], rtol=1e-5)
+
+
+def test_scenes_longer_than_a_tile_are_refused(run, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    from jaxatr.runs import export
+
+    monkeypatch.setattr(export.training, "load_run", lambda *_: run)
+    with pytest.raises(ValueError, match=r"size: got scenes of \(50, 65\).*at most 64 pixels"):
+        export.export_run("run", tmp_path / "model.onnx", size=(50, 65))
+    assert not [*tmp_path.iterdir()]
