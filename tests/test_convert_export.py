@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 import jaxatr
 from jaxatr import config as configuration
-from jaxatr import data, files, runs
+from jaxatr import data, files, runs, training
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.recognition import precision as reduced
@@ -206,6 +206,14 @@ def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, t
         export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
     with pytest.raises(ValueError, match="score: .* is a run of similarity search"):
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
+
+
+def test_a_run_with_negatives_has_no_score_to_decide_by(trained_run):
+    run = training.load_run(trained_run)
+    run.config.open_set.negatives = "decoys.npz"
+    with pytest.raises(ValueError, match="open_set.negatives: it is a plain classifier"):
+        run.task.exportable(run, score="mls")
+    assert run.task.exportable(run).classes[-1] == "unknown"
 
 
 def test_the_metadata_has_everything_that_a_reader_needs(trained_run, tmp_path):

@@ -83,15 +83,19 @@ def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path
     mstar = experiment.BASES[0]
     row = {"class": "2S1", "shots": 5, "draw": 0, "before": {"accuracy": 0.9, "auroc": 0.8}}
     own = {"enrolled": {"accuracy": 0.5}, "after": {"accuracy": 0.7, "auroc": 0.6}}
-    recorded = {"enrolled-mstar": {"rows": [row | own], "score": "template"}}
-    evaluation = {"enrolled": {"classes": {"2S1": {"accuracy": 0.25}}, "own": {"after": {}}}}
+    better = {"enrolled": {"accuracy": 0.75}, "after": {"unknown_accepted": 0.3}}
+    rows = [{"score": "template"} | row | own, {"score": "consensus"} | row | better]
+    recorded = {"enrolled-mstar": {"rows": rows}}
+    enrolled = {"classes": {"2S1": {"accuracy": 0.25}}, "own": {"after": {}}}
+    evaluation = {"decides": "cbc", "enrolled": enrolled}
     recorded["scratch-mstar-2S1-5"] = {"evaluation": evaluation}
     monkeypatch.setattr(tables, "recorded", lambda _, name: recorded.get(name))
-    cells = {tuple(line.split(" | ")[:2]): line for line in tables.of_base(mstar)}
-    assert "90.0 (1) | 80.0 (1)" in cells["| before", "0"]
-    assert "50.0 (1) | 70.0 (1)" in cells["| enrolled", "5"]
-    assert "25.0 (1) | not run" in cells["| from scratch", "5"]
-    assert "not run" in cells["| enrolled", "20"]
+    cells = {tuple(line.split(" | ")[:3]): line for line in tables.of_base(mstar)}
+    assert "90.0 (1) | not run | 80.0 (1)" in cells["| before", "template", "0"]
+    assert "50.0 (1) | 70.0 (1) | not run | 60.0 (1)" in cells["| enrolled", "template", "5"]
+    assert "75.0 (1) | not run | 30.0 (1)" in cells["| enrolled", "consensus", "5"]
+    assert "25.0 (1) | not run" in cells["| from scratch", "CBC", "5"]
+    assert "not run" in cells["| enrolled", "template", "20"]
 
 
 def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():

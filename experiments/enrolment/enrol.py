@@ -3,9 +3,11 @@
     python -m experiments.enrolment.enrol [--only=mstar] [--draws=5] [--workdir=runs/enrolment]
 
 The chips are drawn from the unknown class's training images, which no base run trains on; all of
-its test images are used for testing. Enrolment is by :func:`jaxatr.openset.enrol`, as in
-``jaxatr enrol``, on outputs that are computed once. ``results/enrolled-NAME.json`` has a row for
-each enrolment. Recorded rows are not repeated, so an interrupted run can be resumed.
+its test images are used for testing. The decision is by the default rule, and by the single score
+or fusion of a few that is best on left-out known classes. Enrolment is by
+:func:`jaxatr.openset.enrol`, as in ``jaxatr enrol``, on outputs that are computed once.
+``results/enrolled-NAME.json`` has a row for each enrolment. Recorded rows are not repeated, so an
+interrupted run can be resumed.
 """
 
 import argparse
@@ -21,7 +23,10 @@ from jaxatr.recognition import enrolment_measures, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import open_task
 from jaxatr.recognition.enrolment import areas_of
+from jaxatr.tasks.open_set.deciders import DEFAULT
 from jaxatr.tasks.parts import Part
+
+_KEYS = ("score", "class", "shots", "draw")
 
 
 class Opened(NamedTuple):
@@ -30,15 +35,15 @@ class Opened(NamedTuple):
     Attributes:
       run: the run.
       task: its task, with the data.
-      decision: decision by the score that was best on left-out known classes, among those that
-        take classes.
+      decisions: decisions by the default rule, and by the score that was best on left-out known
+        classes, among those that take classes.
       test: outputs on the test examples, including unknown ones.
       validation: outputs on the validation examples.
     """
 
     run: training.TrainedRun
     task: Any
-    decision: openset.Decision
+    decisions: tuple[openset.Decision, ...]
     test: openset.Outputs
     validation: openset.Outputs
 
@@ -47,13 +52,15 @@ def opened(workdir: Path) -> Opened:
     """Opens a base run, and computes its outputs."""
     run = training.load_run(workdir)
     task: Any = open_task(run, {})
-    score = extension.best_taker(task.given, areas_of(run.record))
-    made = made_for(task, run.variables, run.workdir, run.step, score=score)
-    assert made.decision is not None
-    needs = made.decision.score.all_needs
+    best = extension.best_taker(task.given, areas_of(run.record))
+    decisions = tuple(
+        made_for(task, run.variables, run.workdir, run.step, score=name).rule
+        for name in (DEFAULT, best)
+    )
+    needs = frozenset().union(*(one.score.all_needs for one in decisions))
     test = task.outputs(run.variables, "test", needs)
     validation = task.decided_outputs(run.variables, "validation", needs)
-    return Opened(run, task, made.decision, test, validation)
+    return Opened(run, task, decisions, test, validation)
 
 
 def pool(base: Opened, name: str) -> Part:
@@ -64,23 +71,26 @@ def pool(base: Opened, name: str) -> Part:
     return Part(train.split, indices, labels, base.task.parts["test"].chip)
 
 
-def measure(base: Opened, outputs: openset.Outputs, rows: np.ndarray, name: str) -> dict[str, Any]:
+def measure(
+    base: Opened, decision: openset.Decision, outputs: openset.Outputs, rows: np.ndarray, name: str
+) -> dict[str, Any]:
     """Enrols some chips of a class, and measures the result.
 
     Args:
       base: the run.
+      decision: one of its decisions.
       outputs: outputs on the class's chips.
       rows: indices of the chips to enrol.
       name: name of the class.
     """
-    made = openset.enrol(base.decision, outputs.select(rows), 1, validation=base.validation)
+    made = openset.enrol(decision, outputs.select(rows), 1, validation=base.validation)
     place = base.task.examples.dataset.classes.index(name)
     own = base.task.parts["test"].classes == place
     labels = np.where(own, len(base.run.classes), base.test.labels).astype(base.test.labels.dtype)
     test, classes = base.test._replace(labels=labels), [*base.run.classes, name]
     before, after = (
         enrolment_measures.figures_of(one, test, classes, len(base.run.classes))
-        for one in (base.decision, made)
+        for one in (decision, made)
     )
     before.pop("classes")
     enrolled = after.pop("classes")[name]
@@ -94,17 +104,16 @@ def carry_out(named: Base, workdir: Path, draws: int) -> None:
     path = RESULTS / f"enrolled-{named.name}.json"
     base = opened(workdir / f"base-{named.name}")
     record = {name: base.run.record[name] for name in ("code", "device", "versions", "fingerprint")}
-    score = base.decision.score.name
-    content: dict[str, Any] = {"run": path.stem, "score": score, "record": record, "rows": []}
+    content: dict[str, Any] = {"run": path.stem, "record": record, "rows": []}
     if path.exists():
         before = json.loads(path.read_text())
-        if before["record"]["fingerprint"] == record["fingerprint"] and before["score"] == score:
+        if before["record"]["fingerprint"] == record["fingerprint"]:
             content["rows"] = before["rows"]
-    done = {(row["class"], row["shots"], row["draw"]) for row in content["rows"]}
+    done = [{key: row[key] for key in _KEYS} for row in content["rows"]]
     for name in named.unknown:
         part = pool(base, name)
         base.task.parts["pool"] = part
-        needs = base.decision.score.all_needs
+        needs = frozenset().union(*(one.score.all_needs for one in base.decisions))
         outputs = base.task.outputs(base.run.variables, "pool", needs)
         for shots in SHOTS:
             for draw in range(draws):
@@ -112,12 +121,14 @@ def carry_out(named: Base, workdir: Path, draws: int) -> None:
                 rows = rng.permutation(len(part.labels))[:shots]
                 if draw == 0:
                     write_chips(workdir / chips(named, name, shots), part, rows, name)
-                if (name, shots, draw) in done:
-                    continue
-                row = {"class": name, "shots": shots, "draw": draw}
-                content["rows"].append(row | measure(base, outputs, rows, name))
-                files.write_text(path, json.dumps(content, indent=1) + "\n")
-                print(f"done    {named.name} {name} {shots} {draw}", flush=True)
+                for decision in base.decisions:
+                    by = decision.score.name
+                    row = {"score": by, "class": name, "shots": shots, "draw": draw}
+                    if row in done:
+                        continue
+                    content["rows"].append(row | measure(base, decision, outputs, rows, name))
+                    files.write_text(path, json.dumps(content, indent=1) + "\n")
+                    print(f"done    {named.name} {by} {name} {shots} {draw}", flush=True)
 
 
 def write_chips(path: Path, part: Part, rows: np.ndarray, name: str) -> None:

@@ -18,28 +18,37 @@ TITLES = {
     "cifar10-pretrained": "CIFAR-10, EfficientNet-Lite0 of ImageNet",
     "simulated": "simulated vehicles",
 }
-WAYS = {"enrolled": "enrolled", "continual": "continual training", "scratch": "from scratch"}
+WAYS = {"continual": "continual training", "scratch": "from scratch"}
+MEASURES = ("accuracy", "unknown_accepted", "auroc")
+HEADER = [
+    "",
+    "decided by",
+    "chips",
+    "accuracy, new class",
+    "accuracy, other classes",
+    "unknown accepted",
+    "AUROC, other classes",
+]
 
 
-def rows_of(base: Base, way: str, shots: int) -> list[dict[str, Any]]:
-    """Reads the measures of one way to add a class: of the ``class``, and ``own`` of the others."""
-    if way == "enrolled":
-        result = recorded(RESULTS, f"enrolled-{base.name}") or {"rows": []}
-        chosen = (row for row in result["rows"] if row["shots"] == shots)
-        return [{"class": r["enrolled"], "own": r["after"]} for r in chosen]
+def enrolments(base: Base) -> dict[str, list[dict[str, Any]]]:
+    """Reads the recorded enrolments, by the name of the score that decides."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in (recorded(RESULTS, f"enrolled-{base.name}") or {"rows": []})["rows"]:
+        found.setdefault(row["score"], []).append(row)
+    return found
+
+
+def trainings(base: Base, way: str, shots: int) -> list[dict[str, Any]]:
+    """Reads the measures of trainings with a class: its ``class``, and ``own`` of the others."""
     rows = []
     for name in base.unknown:
         run = recorded(RESULTS, f"{way}-{base.name}-{name}-{shots}")
         if run and "enrolled" in run["evaluation"]:
-            enrolled = run["evaluation"]["enrolled"]
-            rows.append({"class": enrolled["classes"][name], "own": enrolled["own"]["after"]})
+            enrolled, by = run["evaluation"]["enrolled"], run["evaluation"]["decides"]
+            own = enrolled["own"]["after"]
+            rows.append({"score": by, "class": enrolled["classes"][name], "own": own})
     return rows
-
-
-def before(base: Base) -> list[dict[str, Any]]:
-    """Reads the measures of the known classes before enrolment, once for each enrolled class."""
-    result = recorded(RESULTS, f"enrolled-{base.name}") or {"rows": []}
-    return list({row["class"]: row["before"] for row in result["rows"]}.values())
 
 
 def percentages(rows: list[dict[str, Any]], measure: str) -> list[float]:
@@ -49,22 +58,31 @@ def percentages(rows: list[dict[str, Any]], measure: str) -> list[float]:
 
 def of_base(base: Base) -> list[str]:
     """Formats the table of a data set."""
-    header = ["", "chips", "accuracy, new class", "accuracy, other classes", "AUROC, other classes"]
-    own = before(base)
-    lines = [["before", "0", "–", *(cell(percentages(own, m)) for m in ("accuracy", "auroc"))]]
-    for way, title in WAYS.items():
-        for shots in SHOTS if way == "enrolled" or base.compared else ():
-            rows = rows_of(base, way, shots)
-            others = [row["own"] for row in rows]
-            lines.append(
-                [
-                    title,
-                    str(shots),
-                    cell(percentages([row["class"] for row in rows], "accuracy")),
-                    *(cell(percentages(others, m)) for m in ("accuracy", "auroc")),
-                ]
+    lines = []
+
+    def add(title: str, by: str, shots: int, new: list[Any], own: list[Any]) -> None:
+        accuracy = cell(percentages(new, "accuracy")) if shots else "–"
+        values = (cell(percentages(own, measure)) for measure in MEASURES)
+        lines.append([title, by, str(shots), accuracy, *values])
+
+    for score, every in enrolments(base).items():
+        by = score_record.label(score)
+        add("before", by, 0, [], list({row["class"]: row["before"] for row in every}.values()))
+        for shots in SHOTS:
+            rows = [row for row in every if row["shots"] == shots]
+            add(
+                "enrolled",
+                by,
+                shots,
+                [row["enrolled"] for row in rows],
+                [row["after"] for row in rows],
             )
-    return table(header, lines)
+    for way, title in WAYS.items() if base.compared else ():
+        for shots in SHOTS:
+            rows = trainings(base, way, shots)
+            by = ", ".join(sorted({score_record.label(row["score"]) for row in rows}))
+            add(title, by, shots, [row["class"] for row in rows], [row["own"] for row in rows])
+    return table(HEADER, lines)
 
 
 def main() -> None:
@@ -73,9 +91,7 @@ def main() -> None:
     for base in BASES:
         if base.name not in TITLES:
             continue
-        result = recorded(RESULTS, f"enrolled-{base.name}")
-        score = f", by {score_record.label(result['score'])}" if result else ""
-        lines += [f"**{TITLES[base.name]}**{score}", "", *of_base(base), ""]
+        lines += [f"**{TITLES[base.name]}**", "", *of_base(base), ""]
     text = "\n".join([*lines, commits(RESULTS)]) + "\n"
     (RESULTS / "tables.md").write_text(text)
     introduction = (

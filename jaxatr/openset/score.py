@@ -323,11 +323,15 @@ class Score:
 
     @property
     def takes_classes(self) -> bool:
-        """Whether classes can be added to its fitted model without training."""
+        """Whether classes can be added to its fitted model without training.
+
+        A score with members takes them if those that name the class do. The others then judge an
+        example of such a class as they judge an unknown one, in the fit of its threshold, too.
+        """
         if self.comparing is not None:
             return True
-        by_members = self.names_class and bool(self.members)
-        return by_members and all(member.takes_classes for member in self.members)
+        naming = [member for member in self.members if member.names_class]
+        return self.names_class and bool(naming) and all(one.takes_classes for one in naming)
 
     def __call__(self, model: Any, outputs: Outputs) -> np.ndarray:
         """Computes the score of n examples, ``[n]``.

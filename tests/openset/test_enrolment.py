@@ -24,6 +24,7 @@ def draw(seed, labels):
     features = 6 * MEANS[labels].mean(axis=(1, 2)) + 0.1 * rng.normal(size=(len(labels), 6))
     more = {
         "map_stage2": maps,
+        "map_stage3": maps[:, ::2, ::2],
         "image": np.uint8(np.clip(chips, 0, 255)),
         "features": np.float32(features),
     }
@@ -35,7 +36,8 @@ TRAIN, HELD_OUT = draw(0, np.arange(60) % K), draw(1, np.arange(45) % K)
 FEW = draw(2, [3, 4, 3, 3, 3, 0])  # four chips of one further class, one of another, one of class 0
 TEST = draw(3, np.arange(60) % (K + 2))
 TAKERS = [name for name, score in SCORES.items() if score.takes_classes]
-GIVEN = [n for n in TAKERS if SCORES[n].all_needs <= {"map_stage2", "image", "features"}]
+ARRAYS = {"map_stage2", "map_stage3", "image", "features", "open_logits"}
+GIVEN = [n for n in TAKERS if SCORES[n].all_needs <= ARRAYS and not n.endswith("stage3")]
 TIMED = [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("fusion_")) for n in GIVEN]
 
 
@@ -49,10 +51,11 @@ def enrolled(name, **options):
     return openset.enrol(decision(name, **options), FEW, 2, validation=HELD_OUT)
 
 
-def test_galleries_means_and_their_fusions_take_classes():
+def test_galleries_means_and_sums_that_name_a_class_by_galleries_take_classes():
     names = {"mahalanobis", "nearest", "template", "fusion", "fusion_template"}
     assert names <= set(TAKERS) and "spatial_stage2_centre" in TAKERS and "nndr_image" in TAKERS
-    assert not {"cbc", "fusion_cbc", "knn", "energy", "vim", "rmds"} & set(TAKERS)
+    assert {"consensus", "consensus_closed", "fusion_cbc"} <= set(GIVEN)  # CBC names no class
+    assert not {"cbc", "knn", "energy", "vim", "rmds"} & set(TAKERS)
     own = fusion.fuse("bare", "", (SCORES["nearest"], SCORES["mahalanobis"]))
     assert not own.takes_classes  # it names no class
     with pytest.raises(ValueError, match="energy: classes cannot be added"):

@@ -139,7 +139,8 @@ class OpenSet(Task):
         """
         module, views = run.module, views_of(run.config)
         reframing.check_present(run.variables, run.config, run.workdir, run.step)
-        score = NONE if run.config.open_set.negatives else score
+        if score is None and run.config.open_set.negatives:  # a plain classifier
+            score = NONE
         seen = views[:1] if score == NONE else views
 
         def network(
