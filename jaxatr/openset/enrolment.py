@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.decision import Decision, Further
 from jaxatr.openset.fit import Fitted
 from jaxatr.openset.outputs import Outputs
@@ -71,28 +72,42 @@ def enrol(
     if missing := sorted({*range(known, known + classes)} - {*outputs.labels.tolist()}):
         raise ValueError(f"labels: no example of class {missing[0]}")
     wide, every = outputs.widened(classes), known + classes
+    models = enrolled_models(decision.score, decision.models, wide, every)
+    nothing = np.zeros(0, int)
+    further = Further(known, classes, np.zeros(0), nothing, nothing)
+    enrolled = replace(decision, models=models, further=further)
+    comparing, ready = _comparing(decision.score), enrolled.ready()
+    found = {  # by gallery, the examples that are in it
+        name: np.any(np.asarray(one.comparing.rows(decision.models[name], outputs)) != 0, axis=1)
+        for name, one in comparing.items()
+        if gallery.is_gallery(decision.models[name])
+    }
 
-    def enrolled_with(chosen: np.ndarray) -> Decision:
-        models = enrolled_models(decision.score, decision.models, wide.select(chosen), every)
-        nothing = np.zeros(0, int)
-        further = Further(known, classes, np.zeros(0), nothing, nothing)
-        return replace(decision, models=models, further=further)
+    def without(label: int, out: np.ndarray) -> Decision:
+        left = dict(ready.models)
+        for name, one in comparing.items():
+            if name in found:
+                numbers = np.cumsum(found[name] & (outputs.labels == label)) - 1
+                numbers = numbers[out[found[name][out]]]
+                left[name] = gallery.without_examples(left[name], label, numbers)
+            else:
+                rest = wide.select(np.delete(np.arange(len(wide.labels)), out))
+                fitted = enrolled_models(one, {name: decision.models[name]}, rest, every)
+                left[name] = gallery.ready(fitted[name])
+        return replace(ready, models=left)
 
-    everything = np.ones(len(outputs.labels), bool)
-    enrolled, scored, order = enrolled_with(everything), [], [np.zeros(0, int)]
+    scored, order = [], [nothing]
     for label in range(known, every):
         for out in _folds(np.flatnonzero(outputs.labels == label)):
-            rest = everything.copy()
-            rest[out] = False
-            scored.append(enrolled_with(rest).ready().score_of(outputs.select(out)))
+            scored.append(without(label, out).score_of(outputs.select(out)))
             order.append(out)
     scores = np.concatenate([np.zeros(0), *(part for part, _ in scored)])
-    nearest = np.concatenate([np.zeros(0, int), *(part for _, part in scored)])
+    nearest = np.concatenate([nothing, *(part for _, part in scored)])
     labels = outputs.labels[np.concatenate(order)]
     enrolled = replace(enrolled, further=Further(known, classes, scores, nearest, labels))
     if enrolled.calibration is None or validation is None:
         return enrolled
-    scores, nearest = enrolled.ready().score_of(validation)
+    scores, nearest = ready.score_of(validation)
     return replace(enrolled, calibration=with_validation(enrolled, scores, nearest))
 
 

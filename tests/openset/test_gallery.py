@@ -176,11 +176,7 @@ def test_room_changes_no_distance_and_no_shape(count, width):
 
     def searched(model, classes, room):
         ready = gallery.ready(model, room=room)
-        return ready, gallery.class_distances(
-            gallery.Gallery(ready.examples, ready.half_squares, ready.labels, ready.index),
-            queries,
-            classes,
-        )
+        return ready, gallery.class_distances(gallery.of(ready), queries, classes)
 
     model = Model(*gallery.build(rows, labels, 5)[:3], np.array(5))
     added = gallery.with_examples(model, queries[:2] + 0.1, np.array([5, 6]), 7)
@@ -193,3 +189,9 @@ def test_room_changes_no_distance_and_no_shape(count, width):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
     assert len(shapes) == 1
     assert found[0].argmin() == 5 and found[1].argmin() == 6
+
+    ready = gallery.ready(added, room=True)
+    hidden = gallery.without_examples(ready, 6, np.array([0]))
+    both = [gallery.class_distances(gallery.of(one), queries, 7) for one in (hidden, ready)]
+    assert np.isinf(both[0][:, 6]).all()
+    np.testing.assert_array_equal(both[0][:, :5], both[1][:, :5])

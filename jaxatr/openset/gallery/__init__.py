@@ -17,6 +17,7 @@ from jaxatr.openset.gallery.build import (
     of,
     unit,
     with_examples,
+    without_examples,
 )
 from jaxatr.openset.gallery.reranking import Index
 from jaxatr.openset.gallery.rounding import Rounded, at, products, products_at, rounded
@@ -60,4 +61,5 @@ __all__ = [
     "unit",
     "unit_cosines",
     "with_examples",
+    "without_examples",
 ]

@@ -130,6 +130,27 @@ def with_examples(
     return model._replace(**after._asdict(), classes=np.array(classes))
 
 
+def without_examples(model: Any, label: int, numbers: Int[np.ndarray, " m"]) -> Any:
+    """Returns a score's model that finds some examples of a class no more.
+
+    Its arrays keep their shapes, and its index the directions, so that this takes no time beside a
+    gallery without the examples.
+
+    Args:
+      model: a named tuple with the fields of a :class:`Gallery`, also with an index.
+      label: the class.
+      numbers: ``[m]``, which of the class's examples, in the order in which they were added.
+    """
+    squares = np.array(model.half_squares)
+    own = np.flatnonzero((np.asarray(model.labels) == label) & np.isfinite(squares))
+    squares[own[numbers]] = np.inf
+    index = model.index
+    if index is not None:
+        hidden = np.isin(np.asarray(index.rows), own[numbers])
+        index = index._replace(half_squares=jnp.where(hidden, jnp.inf, index.half_squares))
+    return model._replace(half_squares=jnp.asarray(squares), index=index)
+
+
 _CLASSES, _ROWS = 8, 16  # least room for classes, and for examples of a class
 
 
