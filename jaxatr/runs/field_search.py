@@ -9,6 +9,7 @@ import copy
 import csv
 import io
 import json
+import math
 import os
 import pprint
 import shutil
@@ -246,6 +247,8 @@ def _try(
         )
         if watch.value is None:
             raise ValueError("data.validation: there was no validation data, by which to compare")
+        if math.isnan(watch.value):  # which would leave the budget as it was
+            raise _Ended("its measure is not a number")
     except (_Ended, training.NonFiniteLoss, training.Preempted) as error:
         ended = error.__cause__ if isinstance(error, training.Preempted) else error
         if ended is None:

@@ -1,6 +1,7 @@
 """The configuration fields that a search varies, with their ranges, and its budget."""
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -50,7 +51,9 @@ class Searched(NamedTuple):
 
     def __str__(self) -> str:
         """Returns the text that :func:`parse_fields` reads."""
-        return f"{self.name}={self.form}({','.join(map(str, self.values))})"
+        inside = io.StringIO()
+        csv.writer(inside, lineterminator="").writerow(self.values)  # quotes what has a comma
+        return f"{self.name}={self.form}({inside.getvalue()})"
 
 
 class Budget(NamedTuple):
@@ -110,7 +113,7 @@ def _parsed(text: str, config: Config) -> Searched:
         raise ValueError(f"fields: got {text!r}, wanted {_FORMS}")
     name, form, inside = found.groups()
     kind = _kind(name, config)
-    listed = [one.strip() for one in next(csv.reader([inside]), [])]
+    listed = [one.strip() for one in next(csv.reader([inside], skipinitialspace=True), [])]
     values = tuple(_value(name, one, kind) for one in listed)
     if form == CHOICE:
         if len(set(values)) < max(2, len(values)):

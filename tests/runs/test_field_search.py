@@ -30,6 +30,7 @@ def config(small_config):
 def trained(monkeypatch):
     """A training of nine evaluations, whose metric is best at a learning rate of 0.01."""
     log = SimpleNamespace(begun=[], steps={}, stop=None, lost=False, seconds=0.0, likes=[])
+    log.undefined = lambda rate: False
 
     def train(full, workdir, *, evaluated, like, **_):
         log.likes.append(like)
@@ -44,7 +45,8 @@ def trained(monkeypatch):
                 raise training.NonFiniteLoss("the loss is not finite")
             log.seconds += 10
             value = 1 / (1 + abs(rate - 0.01) * 100) * step / STEPS
-            row = {"step": step, "phase": "evaluate", "loss": 1 - value}
+            value = float("nan") if log.undefined(rate) else value
+            row = {"step": step, "phase": "evaluate", "loss": 1 - value if value == value else None}
             with open(workdir / "metrics.jsonl", "a") as file:
                 file.write(json.dumps(row) + "\n")
             log.steps[workdir.name] = step
@@ -156,6 +158,13 @@ def test_a_search_goes_on_after_a_full_disk_which_cut_off_a_line_of_its_journal(
 
 
 @needs_optuna
+def test_a_measure_that_is_not_a_number_takes_its_part_of_the_budget(config, trained, tmp_path):
+    trained.undefined = lambda rate: len(trained.begun) > 1
+    found = runs.search_fields(config, tmp_path, [RATE], "3", progress=False)
+    assert len(trained.begun) == 3 and found.winner.name == trained.begun[0][0]
+
+
+@needs_optuna
 def test_a_trial_ends_with_the_time_unless_no_other_has_finished(config, trained, tmp_path):
     found = runs.search_fields(config, tmp_path / "search", [RATE], "50s")
     assert len(trained.begun) == 1 and trained.steps[found.winner.name] == STEPS
@@ -231,6 +240,7 @@ def test_fields_have_the_types_of_the_configuration(config):
         "optimizer.nesterov=choice(true,false)",
         "optimizer.name=choice(sgd, adamw)",
         "optimizer.decay=choice(all,kernels)",
+        'model.pretrained=choice("a,b", "c,d")',
         "train.ema=linear(0,0.99)",
     ]
     assert parse_fields(texts, config) == (
@@ -239,6 +249,7 @@ def test_fields_have_the_types_of_the_configuration(config):
         Searched("optimizer.nesterov", "choice", (True, False)),
         Searched("optimizer.name", "choice", ("sgd", "adamw")),
         Searched("optimizer.decay", "choice", ("all", "kernels")),
+        Searched("model.pretrained", "choice", ("a,b", "c,d")),
         Searched("train.ema", "linear", (0.0, 0.99)),
     )
     for one in parse_fields(texts, config):
