@@ -90,7 +90,9 @@ def score(
     chex.assert_equal_shape_prefix([features, logits], 1)
     centred = jnp.asarray(features) - jnp.asarray(model.origin)[None]
     outside = jnp.dot(centred, jnp.asarray(model.residual), precision=jax.lax.Precision.HIGHEST)
-    virtual = jnp.asarray(model.alpha) * jnp.linalg.norm(outside, axis=-1)
+    alpha = jnp.asarray(model.alpha)
+    # Scaled before they are squared: squares of very small or large features leave the range.
+    virtual = jnp.sign(alpha) * jnp.linalg.norm(alpha * outside, axis=-1)
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual
 
 

@@ -52,6 +52,18 @@ def test_agrees_with_numpy(dimensions, with_bias):
     np.testing.assert_allclose(jitted, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("unit", [1e-22, 1e22])
+def test_features_may_be_in_any_unit(unit):
+    rng = np.random.default_rng(3)
+    features, kernel, bias = rng.normal(size=(40, 8)), rng.normal(size=(8, 3)), rng.normal(size=3)
+    logits = features @ kernel + bias
+    plain, scaled = (
+        vim.score(vim.fit(x, logits, Head(matrix, bias)), x.astype(np.float32), logits)
+        for x, matrix in ((features, kernel), (features * unit, kernel / unit))
+    )
+    np.testing.assert_allclose(scaled, plain, rtol=1e-4, atol=1e-4)
+
+
 def test_more_classes_than_features_have_an_origin_too():
     train, kernel, bias = draw(k=20)
     model = vim.fit(train, train @ kernel + bias, Head(kernel, bias))
