@@ -338,6 +338,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     recorded = score_record.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
+    assert "Risk and coverage" in reporting.render_report([tmp_path])
     with pytest.raises(ValueError, match="a run of track recognition, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
     with pytest.raises(ValueError, match="wanted one .* of single images"):
