@@ -317,7 +317,7 @@ def test_commands_for_single_images_refuse_a_run_of_tracks(run):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="single images, got one of tracks"):
         load_target(run[0])
-    with pytest.raises(ValueError, match="wanted an open-set run"):
+    with pytest.raises(ValueError, match="open-set run of single images"):
         runs.train_baseline(run[0], "conflabel", progress=False)
 
 
