@@ -111,8 +111,8 @@ def _risk(runs: Sequence[RecordedRun]) -> Chart:
         # The network's probabilities are of its own class, and of no enrolled one.
         trained = (labels != openset.UNKNOWN) & (labels < len(run.record["split"]["known"]))
         if trained.any():
-            confidence, right = run.decided["probability"][trained], run.predicted == labels
-            kinds.append(("known only, by class probability", confidence, right[trained]))
+            confidence, right = run.decided["probability"], run.decided["predicted"] == labels
+            kinds.append(("known only, by class probability", confidence[trained], right[trained]))
         for dash, (kind, confidence, correct) in enumerate(kinds):
             risk = metrics.risk_coverage(confidence, correct)
             coverage = np.arange(1, len(risk) + 1) / len(risk)

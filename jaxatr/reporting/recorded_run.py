@@ -41,7 +41,8 @@ class RecordedRun:
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres; ``None`` if the data has no ranges.
       thumbnails: row of a test example to its picture; empty if none were recorded.
-      decided: arrays of the run's decision on each example, by name; empty if not recorded.
+      decided: arrays of the run's decision on each example, by name, and as ``predicted`` the class
+        by its logits; empty if not recorded.
     """
 
     name: str
@@ -149,6 +150,10 @@ def read_run(
         for name, array in arrays.items()
         if name.startswith("decided_")
     }
+    if decided:
+        chips = len(decided["label"]) != len(labels)  # of tracks, by a network without an LSTM
+        logits = arrays["test_chip_logits" if chips else "test_logits"]
+        decided["predicted"] = logits.argmax(axis=-1)
     predicted, decides = score_record.recorded_predictions, evaluation.get("decides")
     return RecordedRun(
         name=name or folder.resolve().name,

@@ -104,10 +104,12 @@ def recorded_predictions(
       score: name of the score. A score that names the class or has its own network has predictions
         of its own.
       decides: name of the score whose predictions are those of the decision, from the head or the
-        gallery, whichever the run chose; None for no score.
+        gallery, whichever the run chose; None for no score. Decisions about the single chips of
+        tracks are no predictions for the tracks.
     """
-    if score == decides and "decided_nearest" in arrays:
-        return arrays["decided_nearest"]
+    nearest = arrays.get("decided_nearest")
+    if score == decides and nearest is not None and len(nearest) == len(arrays["test_labels"]):
+        return nearest
     own = arrays.get(f"test_predicted_{score}")
     return arrays["test_logits"].argmax(axis=-1) if own is None else own
 

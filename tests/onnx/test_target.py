@@ -92,6 +92,17 @@ def test_grad_cam_of_it_is_equation_1_and_2(images, tmp_path):
     np.testing.assert_allclose(found, resized, rtol=1e-3, atol=1e-6)
 
 
+def test_a_student_cannot_start_from_its_weights(small_config, tmp_path, monkeypatch):
+    from jaxatr.tasks.examples import Examples
+
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
+    onnx.save(a_classifier(Examples(config).split.known)[0], tmp_path / "small.onnx")
+    config.distillation.target, config.model.pretrained = "small.onnx", str(tmp_path / "small.onnx")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"small.onnx, the target, .*--config.model.pretrained= "):
+        runs.make_task(config, tmp_path)
+
+
 @pytest.mark.slow  # to compile
 def test_a_surrogate_of_it_is_trained_and_explains(small_config, tmp_path):
     from jaxatr.tasks.examples import Examples

@@ -207,6 +207,23 @@ def test_the_risks_drawn_are_of_the_decision_and_of_the_network(named_by):
     assert areas == pytest.approx([test["aurc"], test["closed_aurc"]])
 
 
+def test_the_risks_drawn_of_a_network_of_single_chips_are_of_the_chips_of_tracks(
+    named_by, run_folder
+):
+    arrays = dict(np.load(run_folder / "scores.npz"))
+    chips = {name: np.repeat(array, 3) for name, array in arrays.items() if "decided_" in name}
+    arrays["test_chip_logits"] = np.random.default_rng(2).normal(size=(3 * len(named_by.labels), 3))
+    np.savez(run_folder / "scores.npz", **arrays | chips)
+    labels, network = chips["decided_label"], arrays["test_chip_logits"].argmax(axis=1)
+    known, probability = labels != openset.UNKNOWN, chips["decided_probability"]
+    section = calibration.decision([(0, read_run(run_folder))])
+    assert section
+    areas = [line.series.points[:, 1].mean() for line in section.content["charts"][-1].lines]
+    of_all = metrics.aurc(chips["decided_score"], chips["decided_nearest"] == labels)
+    of_known = metrics.aurc(probability[known], (network == labels)[known])
+    assert areas == pytest.approx([of_all, of_known])
+
+
 def test_an_older_evaluation_without_thumbnails(run_folder):
     (run_folder / "thumbnails.npz").unlink()
     (run_folder / "metrics.jsonl").unlink()

@@ -67,6 +67,13 @@ def test_the_worst_mistakes_of_the_deciding_score_are_the_decisions():
         assert rows.tolist() == sorted({int(row) for kind in found for row in kind})
 
 
+def test_decisions_about_the_chips_of_tracks_are_not_the_tracks_predictions():
+    recorded = arrays(n=20) | {"decided_nearest": np.full(60, 2)}
+    predicted = score_record.recorded_predictions(recorded, "cbc", "cbc")
+    np.testing.assert_array_equal(predicted, recorded["test_logits"].argmax(axis=1))
+    assert len(score_record.worst_mistakes(recorded, ["cbc"], "cbc")) <= 20
+
+
 def test_without_mistakes_there_are_no_rows():
     labels = np.array([0, 1])
     found = score_record.confident_mistakes(labels, labels, np.array([1.0, 2.0]))

@@ -317,7 +317,7 @@ def test_commands_for_single_images_refuse_a_run_of_tracks(run):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="single images, got one of tracks"):
         load_target(run[0])
-    with pytest.raises(ValueError, match="wanted an open-set run"):
+    with pytest.raises(ValueError, match="open-set run of single images"):
         runs.train_baseline(run[0], "conflabel", progress=False)
 
 
@@ -338,6 +338,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     recorded = score_record.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
+    assert "Risk and coverage" in reporting.render_report([tmp_path])
     with pytest.raises(ValueError, match="a run of track recognition, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
     with pytest.raises(ValueError, match="wanted one .* of single images"):

@@ -70,7 +70,9 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     own, config = _training(score), load_config(workdir)
     kind = training.task_of(workdir)
     if kind is not OpenSet or config.open_set.hold_out or config.open_set.negatives:
-        raise ValueError(f"{workdir}: wanted an open-set run that is not itself part of a baseline")
+        raise ValueError(
+            f"{workdir}: wanted an open-set run of single images, not itself part of a baseline"
+        )
     task = cast(OpenSet, make_task(config, workdir))
     snapshot = training.load_snapshot(workdir, "latest")
     if snapshot.step < (wanted := task.phases[0].steps):

@@ -8,6 +8,7 @@ network learns to mask the image without changing the target's output (equation 
 import os
 from collections.abc import Collection, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -85,6 +86,13 @@ class Distillation(Task):
                 f"distillation.target: the known classes of {fields.target} are "
                 f"{', '.join(self.target.classes)}, but those of open_set.split are "
                 f"{', '.join(self.split.known)}: use the split of the target's run"
+            )
+        begins = config.model.pretrained
+        same = begins and Path(begins).absolute() == Path(fields.target).absolute()
+        if same and not Path(begins).is_dir():
+            raise ValueError(
+                f"model.pretrained: got {begins}, the target, which is no run whose weights the "
+                "student could start from: --config.model.pretrained= starts from random ones"
             )
         self.module = models.build_surrogate(config, len(self.split.known))
         self._pretrained = Pretrained(
