@@ -84,19 +84,20 @@ def measure(
       name: name of the class.
     """
     made = openset.enrol(decision, outputs.select(rows), 1, validation=base.validation)
+    after = figures(base, made, name)
+    enrolled = after.pop("classes")[name]
+    assert made.further is not None
+    promise = made.further.promise(len(base.run.classes), base.run.config.open_set.tpr)
+    return {"enrolled": enrolled, "after": after, "promise": promise}
+
+
+def figures(base: Opened, decision: openset.Decision, name: str) -> dict[str, Any]:
+    """Measures a decision on the test examples, of which those of a class count as known."""
     place = base.task.examples.dataset.classes.index(name)
     own = base.task.parts["test"].classes == place
     labels = np.where(own, len(base.run.classes), base.test.labels).astype(base.test.labels.dtype)
     test, classes = base.test._replace(labels=labels), [*base.run.classes, name]
-    before, after = (
-        enrolment_measures.figures_of(one, test, classes, len(base.run.classes))
-        for one in (decision, made)
-    )
-    before.pop("classes")
-    enrolled = after.pop("classes")[name]
-    assert made.further is not None
-    promise = made.further.promise(len(base.run.classes), base.run.config.open_set.tpr)
-    return {"enrolled": enrolled, "before": before, "after": after, "promise": promise}
+    return enrolment_measures.figures_of(decision, test, classes, len(base.run.classes))
 
 
 def carry_out(named: Base, workdir: Path, draws: int) -> None:
@@ -106,26 +107,28 @@ def carry_out(named: Base, workdir: Path, draws: int) -> None:
     record = {name: base.run.record[name] for name in ("code", "device", "versions", "fingerprint")}
     content: dict[str, Any] = {"run": path.stem, "record": record, "rows": []}
     if path.exists():
-        before = json.loads(path.read_text())
-        if before["record"]["fingerprint"] == record["fingerprint"]:
-            content["rows"] = before["rows"]
+        recorded = json.loads(path.read_text())
+        if recorded["record"]["fingerprint"] == record["fingerprint"]:
+            content["rows"] = recorded["rows"]
     done = [{key: row[key] for key in _KEYS} for row in content["rows"]]
     for name in named.unknown:
         part = pool(base, name)
         base.task.parts["pool"] = part
         needs = frozenset().union(*(one.score.all_needs for one in base.decisions))
         outputs = base.task.outputs(base.run.variables, "pool", needs)
+        before = [figures(base, decision, name) for decision in base.decisions]
         for shots in SHOTS:
             for draw in range(draws):
                 rng = np.random.default_rng([draw, named.unknown.index(name)])
                 rows = rng.permutation(len(part.labels))[:shots]
                 if draw == 0:
                     write_chips(workdir / chips(named, name, shots), part, rows, name)
-                for decision in base.decisions:
+                for decision, own in zip(base.decisions, before, strict=True):
                     by = decision.score.name
                     row = {"score": by, "class": name, "shots": shots, "draw": draw}
                     if row in done:
                         continue
+                    row["before"] = {key: own[key] for key in own if key != "classes"}
                     content["rows"].append(row | measure(base, decision, outputs, rows, name))
                     files.write_text(path, json.dumps(content, indent=1) + "\n")
                     print(f"done    {named.name} {by} {name} {shots} {draw}", flush=True)
