@@ -278,7 +278,9 @@ def undo_calibration(
     path = store.path_of(workdir, recogniser.step, recogniser.kept + store.FIELD)
     if not path.is_file():
         name = recogniser.decision.score.name
-        raise ValueError(f"{workdir}: {name} is not calibrated to chips from the field")
+        others = sorted(one.name for one in path.parent.glob(f"*{store.FIELD}.npz"))
+        which = "".join(f"; --score={one.split('.')[0]} is" for one in others)
+        raise ValueError(f"{workdir}: {name} is not calibrated to chips from the field{which}")
     path.unlink()
     return str(path)
 

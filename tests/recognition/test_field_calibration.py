@@ -133,7 +133,10 @@ def test_it_is_recorded_where_from_and_can_be_undone(run, field):
         assert str(field) in Recogniser.load(run).note
     assert runs.undo_calibration(run) == result["path"]
     assert next(Recogniser.load(run)(images_of(field)[:1])) == before
-    with pytest.raises(ValueError, match=f"{name} is not calibrated to chips"):
+    with pytest.raises(ValueError, match=f"{name} is not calibrated to chips from the field$"):
+        runs.undo_calibration(run)
+    runs.calibrate_run(run, field, score="spatial_stage2")
+    with pytest.raises(ValueError, match=f"{name} is not .*; --score=spatial_stage2 is$"):
         runs.undo_calibration(run)
 
 
