@@ -45,12 +45,13 @@ def rank(
     for number in np.flatnonzero(subject.labels >= 0).tolist():
         try:
             image = subject.read(number)
+            image = chip(image) if chip else image
         except ValueError as error:
             name = subject.names[number]
             broken.append((name, str(error)))
             continue
         kept.append(number)
-        images.append(chip(image) if chip else image)
+        images.append(image)
     broken += subject.unreadable
     lines = [f"{one_line(name)}: {one_line(without_name(name, why))}" for name, why in broken]
     if not images:

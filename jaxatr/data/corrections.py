@@ -118,12 +118,17 @@ def check_files(name: str, paths: Set[str], found: Set[str], table: str | os.Pat
 
 
 def _as_named(labels: dict[str, str], paths: set[str], table: str | os.PathLike) -> dict[str, str]:
-    """Returns the labels by the set's own paths, whose letters may have another Unicode form."""
+    """Returns the labels by the set's own paths.
+
+    Their letters may have another Unicode form, and spaces around them count where the set has such
+    a path.
+    """
     of_form: dict[str, list[str]] = {}
     for path in paths:
         of_form.setdefault(unicodedata.normalize("NFC", path), []).append(path)
     named: dict[str, str] = {}
-    for path, label in labels.items():
+    for given, label in labels.items():
+        path = given if given in paths else given.strip()
         alike = of_form.get(unicodedata.normalize("NFC", path), [])
         own = alike[0] if path not in paths and len(alike) == 1 else path
         if named.setdefault(own, label) != label:
@@ -139,7 +144,7 @@ def _labels(path: Path) -> dict[str, str]:
     for _, row in table.rows(path):
         if missing := [name for name in _COLUMNS if name not in row]:
             raise ValueError(f"{path}: no column {missing[0]!r}, got {', '.join(row)}")
-        file, label = (table.text_in(row[name]) for name in _COLUMNS)
+        file, label = str(row["path"] or ""), table.text_in(row["label"])
         if labels.setdefault(file, label) != label:
             raise ValueError(f"{path}: {file} has two labels, {labels[file]!r} and {label!r}")
     return labels

@@ -302,6 +302,18 @@ def test_colours_that_pillow_would_cut_to_eight_bits_are_refused(tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "x.tif"), wide)
 
 
+@pytest.mark.parametrize("most", [256, 1000, 4095, 65535])
+def test_gray_of_nine_to_sixteen_bits_is_not_rescaled(tmp_path, most):
+    gray = np.linspace(0, most, 300).astype(">u2").reshape(20, 15)
+    head = f"15 20\n{most}\n".encode()
+    (tmp_path / "x.pgm").write_bytes(b"P5\n" + head + gray.tobytes())
+    (tmp_path / "y.pgm").write_bytes(b"P2\n" + head + " ".join(map(str, gray.flat)).encode())
+    for name in ("x.pgm", "y.pgm"):
+        image = read_image(tmp_path / name)
+        assert image.dtype == np.uint16
+        np.testing.assert_array_equal(image[:, :, 0], gray)
+
+
 def test_colours_of_fewer_than_eight_bits_are_read(tmp_path):
     (tmp_path / "x.ppm").write_bytes(b"P6\n2 1\n15\n" + bytes([0, 15, 7, 1, 2, 3]))
     (tmp_path / "y.ppm").write_bytes(b"P3\n2 1\n255\n0 255 7 1 2 3\n")

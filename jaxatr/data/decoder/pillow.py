@@ -33,6 +33,7 @@ EIGHT_BIT = {
 """Pillow's modes of 8 bits, with the mode to convert each to."""
 
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
+_WIDEST = 65535
 
 
 def opened(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Image:
@@ -111,6 +112,10 @@ def to_array(image: Image.Image) -> np.ndarray:
         return np.array(image.convert(mode))
     if image.mode in _SIXTEEN_BIT:
         return np.array(image).astype(np.uint16)
+    if image.mode == "I" and image.format == "PPM":
+        most = max(_largest(image), default=_WIDEST)
+        # Pillow spreads gray of 9 to 15 bits over 16.
+        return np.rint(np.array(image) * (most / _WIDEST)).astype(np.uint16)
     if image.mode in ("I", "F"):
         return np.array(image)
     raise ImageError(f"Pillow's mode {image.mode!r} is not supported")
@@ -119,11 +124,17 @@ def to_array(image: Image.Image) -> np.ndarray:
 def _is_wide(image: Image.Image) -> bool:
     """Whether the file that an image is still to be decoded from has more than 8 bits a sample."""
     for codec, _, _, given in getattr(image, "tile", ()):
-        mode, *rest = given if isinstance(given, tuple) else (given,)
-        most = rest[0] if rest and codec.startswith("ppm") else 0  # of a sample
-        if codec == "SGI16" or re.search(";16[BLN]", str(mode)) or most > 255:
+        mode = given[0] if isinstance(given, tuple) else given
+        if codec == "SGI16" or re.search(";16[BLN]", str(mode)):
             return True
-    return False
+    return any(most > 255 for most in _largest(image))
+
+
+def _largest(image: Image.Image) -> list[int]:
+    """Returns the largest number of a PPM that is still to be decoded, if Pillow scales by it."""
+    tiles = getattr(image, "tile", ())
+    given = [one for codec, *_, one in tiles if codec.startswith("ppm")]
+    return [one[1] for one in given if isinstance(one, tuple)]
 
 
 def _is_gray(image: Image.Image) -> bool:

@@ -35,7 +35,7 @@ def equal(facts: Facts) -> Pairs:
     """Finds images that are bitwise equal; each is paired with the first of its group.
 
     A group of k equal images gives k - 1 pairs, the number of redundant images. If the group spans
-    several classes or splits, each image is also paired with the first one of each of these.
+    several classes or splits, each image is paired with the first one of each of these.
     """
     order = np.argsort(facts.digest, kind="stable")
     digests = facts.digest[order]
@@ -47,12 +47,8 @@ def equal(facts: Facts) -> Pairs:
             continue
         kinds = np.stack([facts.label[group], facts.part[group]], axis=1)
         _, firsts = np.unique(kinds, axis=0, return_index=True)
-        for head in {0, *firsts.tolist()}:
-            pairs |= {
-                (int(min(group[head], one)), int(max(group[head], one)))
-                for place, one in enumerate(group)
-                if place != head and (head == 0 or (kinds[place] != kinds[head]).any())
-            }
+        for head in group[firsts]:
+            pairs |= {(int(min(head, one)), int(max(head, one))) for one in group if one != head}
     rows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
     return Pairs(rows[:, 0], rows[:, 1], np.ones(len(rows)), len(rows))
 

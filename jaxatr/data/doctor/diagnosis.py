@@ -94,8 +94,8 @@ def examine(
     say("comparing the images with each other")
     counts = np.zeros((len(subject.splits), len(subject.classes)), np.int64)
     # All images, not only those drawn; some, such as decoys, are of no class.
-    damaged = {name for name, _ in facts.unreadable}
-    known = (subject.labels >= 0) & np.array([name not in damaged for name in subject.names])
+    known = subject.labels >= 0
+    known[facts.refused] = False
     np.add.at(counts, (subject.parts[known], subject.labels[known]), 1)
     same, near = equal(facts), nearly_equal(facts, alike)
     train, test = _roles(subject.splits, counts.sum(1))
@@ -112,8 +112,7 @@ def examine(
         *_leaks(leaking),
     ]
     read = len(facts.number)
-    # Files that were left out when the set was prepared are not among its images.
-    if read + len(facts.unreadable) - len(subject.unreadable) < facts.total:
+    if read + len(facts.refused) < facts.total:
         findings.append(Finding("note", f"{read} of {facts.total} images were drawn and read"))
     rank = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda one: rank[one.level])

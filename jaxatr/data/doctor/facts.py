@@ -41,7 +41,8 @@ class Facts(NamedTuple):
         constant image.
       turned: ``[n]``, whether the file has an EXIF orientation, which is not applied.
       alpha: ``[n]``, whether the file has an alpha plane, which is dropped.
-      unreadable: (file, reason) of images that could not be read.
+      refused: ``[r]``, numbers of the images that could not be read.
+      unreadable: (file, reason) of these, and of files known to be damaged before.
       total: number of images in the subject, of which a sample may have been read.
     """
 
@@ -57,6 +58,7 @@ class Facts(NamedTuple):
     small: Float[np.ndarray, "n p"]
     turned: Bool[np.ndarray, " n"]
     alpha: Bool[np.ndarray, " n"]
+    refused: Int[np.ndarray, " r"]
     unreadable: tuple[tuple[str, str], ...]
     total: int
 
@@ -124,6 +126,7 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
         small=np.stack([one.small for one in found]),
         turned=np.array([one.marks.turned for one in found]),
         alpha=np.array([one.marks.alpha for one in found]),
+        refused=np.setdiff1d(numbers, rows),
         unreadable=tuple(unreadable),
         total=len(subject),
     )

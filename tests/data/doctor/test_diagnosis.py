@@ -31,6 +31,13 @@ def test_equal_images_are_paired(subject):
     assert none.total == 0 and listed(none) == set()
 
 
+def test_redundant_images_of_every_kind_are_paired(subject):
+    a = np.zeros((8, 8, 1), np.uint8)
+    pairs = equal(gather(subject([a] * 5, parts=[0, 1, 1, 1, 0])))
+    within = {(0, 4), (1, 2), (1, 3)}
+    assert listed(pairs) == within | {(0, 1), (0, 2), (0, 3), (1, 4)}
+
+
 def test_many_equal_images_show_every_pair_of_kinds(subject):
     a = noise(1)[0]
     labels, parts = [0, 0, 1, 1], [0, 1, 0, 1]
@@ -190,6 +197,14 @@ def test_classes_are_counted_beyond_the_draw(subject):
     found = doctor.examine(subject(images, labels=[0] * 20 + [1] * 20), limit=12)
     assert found.counts[0].tolist() == [20, 20]
     assert not [one for one in found.findings if "fewer than" in one.text]
+
+
+def test_images_of_one_name_are_counted_one_by_one(subject):
+    images = [np.full((8, 8, 1), number, np.uint8) for number in range(6)]
+    given = subject([*images[:3], None, *images[4:]], labels=[0, 1] * 3)
+    found = doctor.examine(dataclasses.replace(given, names=["clip 1"] * 4 + ["clip 2"] * 2))
+    assert found.counts[0].tolist() == [3, 2]
+    assert found.facts.unreadable == (("clip 1", "image 3 is damaged"),)
 
 
 def folder_findings(root, tmp_path, **options):

@@ -109,6 +109,17 @@ def test_letters_of_another_unicode_form_name_the_same_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("row", "labels"), [('" a/0.png",b', [1, 1, 1]), ('"a/0.png ",a', [0, 0, 1])]
+)
+def test_spaces_around_a_path_count_where_a_file_has_them(tmp_path, row, labels):
+    before = dataset(tmp_path, [" a/0.png", "a/0.png", "b/1.png"])
+    table = tmp_path / "corrections.csv"
+    table.write_text(f"path,label\n{row}\n")
+    split = data.corrected(before, table).splits["train"]
+    assert split.columns["label"].tolist() == labels
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("path,label\nc.png,a\n", "set has no c.png"),
@@ -169,6 +180,16 @@ def test_images_that_cannot_be_read_are_named(tmp_path, capsys):
     folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
     with pytest.raises(ValueError, match="set: no image can be read"):
         suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None)
+
+
+def test_images_that_the_crop_refuses_are_left_out(tmp_path, capsys):
+    table, _ = doubted(tmp_path)
+    Image.new("L", (8, 8)).save(tmp_path / "set/disc/0.png")
+    folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
+    chip = data.Chip(center_crop=16)
+    suspects.rank(doctor.of_folder(folder, "set"), str(table), "", chip)
+    assert len(list(csv.DictReader(table.open()))) == 15
+    assert "left out: disc/0.png: an image of 8x8 is smaller" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # a browser
