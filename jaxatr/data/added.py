@@ -42,8 +42,8 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
 
     Raises:
       ValueError: the table or an image cannot be read, an image is in the set already or has
-        another dtype or number of bands than the set, the set has no such split or not single
-        images, or a new class would need a coarse one.
+        another dtype or number of bands than the set, its group is in another split, the set has no
+        such split or not single images, or a new class would need a coarse one.
     """
     from jaxatr.data.sources.image_folder import labelled_truth  # imported when it is asked for
 
@@ -90,6 +90,7 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     if "group" in before.columns:  # an image of no group is one of its own
         own = zip(listed, names, strict=True)
         columns["group"] = np.array([one.group or name for one, name in own])
+        _check_groups({*columns["group"].tolist()}, before, dataset)
     more = Split(split, _Files(files, dataset.bands), columns, classes, before.dtype)
     splits = {
         name: Split(name, one.records, one.columns, classes, one.dtype)
@@ -122,6 +123,21 @@ def _check_new(file: Path, taken: Mapping[str, tuple[Split, int]], dataset: Data
                     f"added: {file} is already in {dataset.name}, as {name} of its split "
                     f"{split.name!r}: take it out of the table"
                 )
+
+
+def _check_groups(groups: set[str], split: Split, dataset: Dataset) -> None:
+    """Checks that no group, such as a flight, is divided by its new images.
+
+    Raises:
+      ValueError: a group is only in another split of the set.
+    """
+    new = groups - {*map(str, split.columns["group"].tolist())}
+    for name, other in dataset.splits.items():
+        if both := new & {*map(str, other.columns["group"].tolist())}:
+            raise ValueError(
+                f"added: the group {min(both)!r} is in the split {name!r} of {dataset.name}, and "
+                "chips of one group stay in one split: take it out of the table"
+            )
 
 
 def _facts(

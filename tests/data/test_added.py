@@ -1,5 +1,7 @@
 """Labelled images of a table join the training split."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -48,6 +50,25 @@ def test_an_image_of_the_set_is_refused(tmp_path, path):
         data.added(dataset(tmp_path), table)
     Image.fromarray(np.full((4, 4), 2, np.uint8)).save(file)  # of the same name only
     assert len(data.added(dataset(tmp_path), table).splits["train"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("groups", "refused"), [(["one", "new"], ""), (["two", "new"], ""), (["new", "three"], "three")]
+)
+def test_a_group_of_another_split_is_refused(tmp_path, groups, refused):
+    rows = "".join(f"{number}.png,a,{group}\n" for number, group in enumerate(groups))
+    table = table_of(tmp_path, f"path,label,group\n{rows}")
+    before = dataset(tmp_path)
+    test = before.splits["test"]
+    columns = {**test.columns, "group": np.array(["two", "three"])}
+    test = data.Split("test", test.records, columns, test.classes, test.dtype)
+    before = dataclasses.replace(before, splits={**before.splits, "test": test})
+    if refused:
+        with pytest.raises(ValueError, match="the group 'three' is in the split 'test' of set"):
+            data.added(before, table)
+        return
+    after = data.added(before, table).splits["train"]
+    assert after.columns["group"].tolist() == ["one", "two", *groups]
 
 
 def test_the_images_of_a_table_are_trained_on(tmp_path):
