@@ -94,7 +94,7 @@ def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path
     assert "90.0 (1) | not run | 80.0 (1)" in cells["| before", "template", "0"]
     assert "50.0 (1) | 70.0 (1) | not run | 60.0 (1)" in cells["| enrolled", "template", "5"]
     assert "75.0 (1) | not run | 30.0 (1)" in cells["| enrolled", "consensus", "5"]
-    assert "25.0 (1) | not run" in cells["| from scratch", "CBC", "5"]
+    assert "25.0 (1) | not run" in cells["| from scratch", "cbc", "5"]
     assert "not run" in cells["| enrolled", "template", "20"]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from experiments.enrolment.run import BASES, RESULTS, SHOTS, Base
 from experiments.records import cell, commits, recorded, table
-from jaxatr.reporting import score_record
 
 TITLES = {
     "mstar": "MSTAR",
@@ -66,21 +65,15 @@ def of_base(base: Base) -> list[str]:
         lines.append([title, by, str(shots), accuracy, *values])
 
     for score, every in enrolments(base).items():
-        by = score_record.label(score)
-        add("before", by, 0, [], list({row["class"]: row["before"] for row in every}.values()))
+        add("before", score, 0, [], list({row["class"]: row["before"] for row in every}.values()))
         for shots in SHOTS:
             rows = [row for row in every if row["shots"] == shots]
-            add(
-                "enrolled",
-                by,
-                shots,
-                [row["enrolled"] for row in rows],
-                [row["after"] for row in rows],
-            )
+            new, own = ([row[part] for row in rows] for part in ("enrolled", "after"))
+            add("enrolled", score, shots, new, own)
     for way, title in WAYS.items() if base.compared else ():
         for shots in SHOTS:
             rows = trainings(base, way, shots)
-            by = ", ".join(sorted({score_record.label(row["score"]) for row in rows}))
+            by = ", ".join(sorted({row["score"] for row in rows}))
             add(title, by, shots, [row["class"] for row in rows], [row["own"] for row in rows])
     return table(HEADER, lines)
 
