@@ -77,19 +77,18 @@ def enrol(
     further = Further(known, classes, np.zeros(0), nothing, nothing)
     enrolled = replace(decision, models=models, further=further)
     comparing, ready = _comparing(decision.score), enrolled.ready()
-    found = {  # by gallery, the examples that are in it
-        name: np.any(np.asarray(one.comparing.rows(decision.models[name], outputs)) != 0, axis=1)
+    rows = {  # by gallery
+        name: np.asarray(one.comparing.rows(decision.models[name], outputs))
         for name, one in comparing.items()
         if gallery.is_gallery(decision.models[name])
     }
 
-    def without(label: int, out: np.ndarray) -> Decision:
+    def without(out: np.ndarray) -> Decision:
         left = dict(ready.models)
         for name, one in comparing.items():
-            if name in found:
-                numbers = np.cumsum(found[name] & (outputs.labels == label)) - 1
-                numbers = numbers[out[found[name][out]]]
-                left[name] = gallery.without_examples(left[name], label, numbers)
+            if name in rows:
+                own = left[name], rows[name], outputs.labels, out
+                left[name] = gallery.without_examples(*own)
             else:
                 rest = wide.select(np.delete(np.arange(len(wide.labels)), out))
                 fitted = enrolled_models(one, {name: decision.models[name]}, rest, every)
@@ -99,7 +98,7 @@ def enrol(
     scored, order = [], [nothing]
     for label in range(known, every):
         for out in _folds(np.flatnonzero(outputs.labels == label)):
-            scored.append(without(label, out).score_of(outputs.select(out)))
+            scored.append(without(out).score_of(outputs.select(out)))
             order.append(out)
     scores = np.concatenate([np.zeros(0), *(part for part, _ in scored)])
     nearest = np.concatenate([nothing, *(part for _, part in scored)])

@@ -17,6 +17,7 @@ from jaxatr.data import splits
 from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
 from jaxatr.runs import prolongation, repetition
+from jaxatr.tasks.open_set.checks import parse_sources
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.training.task import silent
@@ -138,8 +139,8 @@ def lasting(full: Config) -> Config:
         if given := full.get(group, {}).get(name):  # of 0.2, without the tables
             full[group][name] = _absolute(given)
     if given := full.open_set.get("outside"):
-        pairs = (item.partition("=") for item in given.split(","))
-        full.open_set.outside = ",".join(f"{n}{sign}{_absolute(path)}" for n, sign, path in pairs)
+        sources = parse_sources(given).items()
+        full.open_set.outside = ",".join(f"{group}={_absolute(path)}" for group, path in sources)
     for group, name in _FOLDERS:
         if given := full.get(group, {}).get(name):
             full[group][name] = str(Path(given).expanduser().absolute())

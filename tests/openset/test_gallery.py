@@ -179,7 +179,8 @@ def test_room_changes_no_distance_and_no_shape(count, width):
         return ready, gallery.class_distances(gallery.of(ready), queries, classes)
 
     model = Model(*gallery.build(rows, labels, 5)[:3], np.array(5))
-    added = gallery.with_examples(model, queries[:2] + 0.1, np.array([5, 6]), 7)
+    more = queries[:2] + 0.1, np.array([5, 6])
+    added = gallery.with_examples(model, *more, 7)
     shapes = set()
     for one, classes in ((model, 5), (added, 7)):
         ready, found = searched(one, classes, True)
@@ -191,7 +192,7 @@ def test_room_changes_no_distance_and_no_shape(count, width):
     assert found[0].argmin() == 5 and found[1].argmin() == 6
 
     ready = gallery.ready(added, room=True)
-    hidden = gallery.without_examples(ready, 6, np.array([0]))
+    hidden = gallery.without_examples(ready, *more, np.array([1]))
     both = [gallery.class_distances(gallery.of(one), queries, 7) for one in (hidden, ready)]
     assert np.isinf(both[0][:, 6]).all()
     np.testing.assert_array_equal(both[0][:, :5], both[1][:, :5])

@@ -78,7 +78,7 @@ def directions(
     """
     if len(rows) and (rows == rows[0]).all():  # 0, or a rounding error, after centring
         raise ValueError("examples: all are equal, wanted different ones")
-    kept = np.any(rows != 0, axis=1)
+    kept = _have_direction(rows)
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
@@ -125,30 +125,42 @@ def with_examples(
     Raises:
       ValueError: a value is not finite in float16.
     """
-    kept = np.any(rows != 0, axis=1)
+    kept = _have_direction(rows)
     after = extended(of(model), rows[kept], np.asarray(labels)[kept])
     return model._replace(**after._asdict(), classes=np.array(classes))
 
 
-def without_examples(model: Any, label: int, numbers: Int[np.ndarray, " m"]) -> Any:
-    """Returns a score's model that finds some examples of a class no more.
+def without_examples(
+    model: Any,
+    rows: Shaped[np.ndarray, "m d"],
+    labels: Int[np.ndarray, " m"],
+    out: Int[np.ndarray, " o"],
+) -> Any:
+    """Returns a score's model that finds some of the examples of a new class no more.
 
     Its arrays keep their shapes, and its index the directions, so that this takes no time beside a
     gallery without the examples.
 
     Args:
       model: a named tuple with the fields of a :class:`Gallery`, also with an index.
-      label: the class.
-      numbers: ``[m]``, which of the class's examples, in the order in which they were added.
+      rows: ``[m, d]``, the examples that :func:`with_examples` has added.
+      labels: ``[m]``, their classes.
+      out: ``[o]``, which of them to hide, at least one; all of a class without other examples.
     """
-    squares = np.array(model.half_squares)
-    own = np.flatnonzero((np.asarray(model.labels) == label) & np.isfinite(squares))
-    squares[own[numbers]] = np.inf
+    label, squares = labels[out[0]], np.array(model.half_squares)
+    places = np.flatnonzero((np.asarray(model.labels) == label) & np.isfinite(squares))
+    added = np.flatnonzero(_have_direction(rows) & (labels == label))
+    places = places[np.isin(added, out)]
+    squares[places] = np.inf
     index = model.index
     if index is not None:
-        hidden = np.isin(np.asarray(index.rows), own[numbers])
+        hidden = np.isin(np.asarray(index.rows), places)
         index = index._replace(half_squares=jnp.where(hidden, jnp.inf, index.half_squares))
     return model._replace(half_squares=jnp.asarray(squares), index=index)
+
+
+def _have_direction(rows: Shaped[np.ndarray, "n d"]) -> np.ndarray:
+    return np.any(rows != 0, axis=1)
 
 
 _CLASSES, _ROWS = 8, 16  # least room for classes, and for examples of a class
